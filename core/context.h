@@ -1,0 +1,62 @@
+// What a computation runs on: its threads, its memory, its matrix products made ready, its seed. A Context belongs to
+// one thread of control; make one for each if you have several. It must outlive the tapes made on it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/random.h"
+
+namespace tril {
+
+class MatmulCache;  // core/onednn.h
+
+struct ContextOptions {
+  int threads = 0;    // 0: as many as this process may run on
+  uint64_t seed = 1;  // of dropout
+};
+
+class Context {
+ public:
+  explicit Context(const ContextOptions& options = {});
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] int threads() const { return threads_; }
+  [[nodiscard]] uint64_t seed() const { return seed_; }
+  [[nodiscard]] Arena& activations() { return activations_; }
+  [[nodiscard]] Pool& gradients() { return gradients_; }
+  [[nodiscard]] Arena& scratch(int thread = 0) { return scratch_[static_cast<size_t>(thread)]; }
+  [[nodiscard]] MatmulCache& matmuls() { return *matmuls_; }
+
+  // Where random numbers of the coming forward passes start: the training step, and the index in the step's whole batch
+  // of the first sample (row 0 of axis 0), so that a batch cut in several draws what the whole one would.
+  void set_step(int64_t step, int64_t first_sample = 0);
+  [[nodiscard]] uint32_t step() const { return step_; }
+  [[nodiscard]] uint32_t first_sample() const { return first_sample_; }
+
+  // A context's memory serves one pass at a time: the tape that computes holds it until its reset or its end.
+  void acquire(const void* tape, const char* op);
+  void release(const void* tape);
+
+  // Fill outputs, saved tensors and gradients with NaN before an op writes them. For gradient checks.
+  bool poison = false;
+
+  // How often memory was asked of the system, or a matrix product made ready. It stands still after the first steps.
+  [[nodiscard]] int64_t allocations() const;
+
+ private:
+  int threads_;
+  uint64_t seed_;
+  uint32_t step_ = 0, first_sample_ = 0;
+  Arena activations_;
+  Pool gradients_;
+  std::vector<Arena> scratch_;  // one a thread
+  std::unique_ptr<MatmulCache> matmuls_;
+  const void* holder_ = nullptr;
+};
+
+}  // namespace tril

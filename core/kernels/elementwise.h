@@ -1,0 +1,86 @@
+// Ops that are a function of one number, applied to every element. F gives value(x, attrs) and slope(x, y, attrs), the
+// derivative at x, where y is the value; kReads tells which of the two slope needs.
+#pragma once
+
+#include "core/kernels/clones.h"
+#include "core/op.h"
+#include "core/parallel.h"
+
+namespace tril {
+
+inline constexpr int64_t kElementGrain = 8192;  // elements worth waking another thread for
+
+struct NoAttrs {};
+
+namespace elementwise {
+
+template <class F, class T>
+TRIL_CLONES void values(const T* x, T* y, int64_t n, typename F::Attrs attrs) {
+  for (int64_t i = 0; i < n; ++i) y[i] = F::value(x[i], attrs);
+}
+
+template <class F, class T>
+TRIL_CLONES void gradients(const T* x_or_y, const T* dy, T* dx, int64_t n, typename F::Attrs attrs) {
+  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * F::slope(x_or_y[i], attrs);
+}
+
+template <class F, class T>
+TRIL_CLONES void add_gradients(const T* x_or_y, const T* dy, T* dx, int64_t n, typename F::Attrs attrs) {
+  for (int64_t i = 0; i < n; ++i) dx[i] += dy[i] * F::slope(x_or_y[i], attrs);
+}
+
+}  // namespace elementwise
+
+enum class SlopeReads : uint8_t { nothing, input, output };
+
+template <class F>
+struct ElementwiseOp {
+  using Attrs = typename F::Attrs;
+
+  static void infer(Infer& op, const Attrs&) {
+    op.expect_floating(0, "x");
+    op.output(op.shape(0), op.in(0).dtype);
+    if (F::kReads == SlopeReads::input) op.backward_reads_input(0);
+    if (F::kReads == SlopeReads::output) op.backward_reads_output(0);
+  }
+
+  static void forward(const Forward& op, const Attrs& attrs) {
+    dispatch(op.name(), op.in(0).dtype, [&](auto type) {
+      using T = decltype(type);
+      const T* const x = op.in(0).ptr<T>();
+      T* const y = op.out(0).ptr<T>();
+      parallel_for(op.threads(), op.in(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
+        elementwise::values<F, T>(x + begin, y + begin, end - begin, attrs);
+      });
+    });
+  }
+
+  static void backward(const Backward& op, const Attrs& attrs) {
+    dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
+      using T = decltype(type);
+      const T* const dy = op.dout(0).ptr<T>();
+      const T* read = dy;
+      if (F::kReads == SlopeReads::input) read = op.in(0).ptr<T>();
+      if (F::kReads == SlopeReads::output) read = op.out(0).ptr<T>();
+      T* const dx = op.din(0).ptr<T>();
+      parallel_for(op.threads(), op.shape(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
+        const auto run = op.din(0).accumulate ? elementwise::add_gradients<F, T> : elementwise::gradients<F, T>;
+        run(read + begin, dy + begin, dx + begin, end - begin, attrs);
+      });
+    });
+  }
+};
+
+// Sizes on both sides of the vector widths, and empty.
+[[nodiscard]] inline std::vector<Sample> elementwise_samples(SampleInput::Values values, const SampleFunction& run) {
+  std::vector<Sample> samples;
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{7}, Shape{2, 9}, Shape{3, 17}, Shape{2, 3, 11}, Shape{0, 4}})
+    samples.push_back({.label = cat("shape ", shape), .inputs = {{.shape = shape, .values = values}}, .run = run});
+  samples.push_back({.label = "i32",
+                     .inputs = {SampleInput::of_tokens({3}, 5)},
+                     .run = run,
+                     .error = "expected x of f32 or f64, got i32"});
+  return samples;
+}
+
+}  // namespace tril

@@ -1,0 +1,103 @@
+// Layer normalisation of rows, forward and backward; shared by layer_norm and add_layer_norm.
+// With h = (x - mean) · r and g = dy · weight: dx = r (g - mean(g) - h mean(g h)), dweight = sum of dy h, dbias = sum
+// of dy, over rows.
+#pragma once
+
+#include <cmath>
+
+#include "core/kernels/rows.h"
+#include "core/kernels/sums.h"
+#include "core/op.h"
+
+namespace tril::norm_rows {
+
+// Two passes: the variance is taken about the mean, never as a difference of squares. Returns (mean, 1 / sqrt(variance
+// + epsilon)).
+template <class T>
+TRIL_INLINE std::pair<T, T> statistics(const T* x, int64_t n, T epsilon) {
+  const T mean = rows::sum(x, n) / static_cast<T>(n);
+  T squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (int64_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  return {mean, T{1} / std::sqrt(squares / static_cast<T>(n) + epsilon)};
+}
+
+template <class T>
+TRIL_INLINE void normalise(const T* x, T mean, T r, const T* weight, const T* bias, T* y, int64_t n) {
+  if (bias != nullptr) {
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * r * weight[i] + bias[i];
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * r * weight[i];
+  }
+}
+
+// dx of a row into dx (plus `add`, if there is one); its terms of dweight and dbias are added to those sums, if there
+// are any.
+template <class T>
+TRIL_INLINE void gradient(const T* x, T mean, T r, const T* weight, const T* dy, const T* add, T* dx, T* dweight,
+                          T* dbias, int64_t n) {
+  T sum_g = 0, sum_gh = 0;
+#pragma omp simd reduction(+ : sum_g, sum_gh)
+  for (int64_t i = 0; i < n; ++i) {
+    const T g = dy[i] * weight[i];
+    sum_g += g;
+    sum_gh += g * ((x[i] - mean) * r);
+  }
+  const T mean_g = sum_g / static_cast<T>(n), mean_gh = sum_gh / static_cast<T>(n);
+  if (add != nullptr) {
+    for (int64_t i = 0; i < n; ++i) dx[i] = add[i] + r * (dy[i] * weight[i] - mean_g - (x[i] - mean) * r * mean_gh);
+  } else {
+    for (int64_t i = 0; i < n; ++i) dx[i] = r * (dy[i] * weight[i] - mean_g - (x[i] - mean) * r * mean_gh);
+  }
+  if (dweight != nullptr)
+    for (int64_t i = 0; i < n; ++i) dweight[i] += dy[i] * ((x[i] - mean) * r);
+  if (dbias != nullptr)
+    for (int64_t i = 0; i < n; ++i) dbias[i] += dy[i];
+}
+
+// Operand `first` is the weight, the next one, if given, the bias.
+inline void infer_weights(Infer& op, int first, int64_t width, double epsilon) {
+  TRIL_CHECK(epsilon > 0.0 && std::isfinite(epsilon), op.name(), "epsilon > 0", cat(epsilon));
+  TRIL_CHECK(width > 0, op.name(), "rows of at least one element", cat("shape ", op.shape(0)));
+  const char* const names[] = {"weight", "bias"};
+  for (int i = first; i < op.count(); ++i) {
+    const char* const name = names[i - first];
+    op.expect_same_dtype(i, name);
+    TRIL_CHECK(op.shape(i) == Shape{width}, op.name(), cat(name, " (", width, ") for x ", op.shape(0)),
+               cat(op.shape(i)));
+  }
+  op.backward_reads_input(first);
+}
+
+// The sums of dweight and dbias over fixed chunks of rows, and their end.
+template <class T>
+class WeightSums {
+ public:
+  WeightSums(const Backward& op, int first, int64_t width)
+      : scratch_(op.context().scratch()),
+        width_(width),
+        weight_(op.din(first)),
+        bias_(op.count() > first + 1 ? op.din(first + 1) : Gradient{}) {
+    if (weight_) weights_ = zeros();
+    if (bias_) biases_ = zeros();
+  }
+  [[nodiscard]] T* weight(int64_t chunk) const { return weights_ == nullptr ? nullptr : weights_ + chunk * width_; }
+  [[nodiscard]] T* bias(int64_t chunk) const { return biases_ == nullptr ? nullptr : biases_ + chunk * width_; }
+  void finish() const {
+    if (weight_) finish_sums(weights_, kReductionChunks, width_, weight_.ptr<T>(), weight_.accumulate);
+    if (bias_) finish_sums(biases_, kReductionChunks, width_, bias_.ptr<T>(), bias_.accumulate);
+  }
+
+ private:
+  T* zeros() {
+    T* const sums = scratch_.template get<T>(kReductionChunks * width_);
+    std::fill(sums, sums + kReductionChunks * width_, T{0});
+    return sums;
+  }
+  Scratch scratch_;
+  int64_t width_;
+  Gradient weight_, bias_;
+  T *weights_ = nullptr, *biases_ = nullptr;
+};
+
+}  // namespace tril::norm_rows

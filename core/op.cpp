@@ -1,0 +1,56 @@
+#include "core/op.h"
+
+#include "core/tape.h"
+
+namespace tril {
+namespace {
+
+constexpr bool has_bit(uint64_t bits, int i) { return i < 64 && (bits >> i & 1u) != 0; }
+
+}  // namespace
+
+void Infer::expect_floating(int i, const char* operand) const {
+  TRIL_CHECK(is_floating(in(i).dtype), op_, cat(operand, " of f32 or f64"), name_of(in(i).dtype));
+}
+
+void Infer::expect_same_dtype(int i, const char* operand) const {
+  TRIL_CHECK(in(i).dtype == in(0).dtype, op_, cat(operand, " of ", in(0).dtype, " as the first operand"),
+             name_of(in(i).dtype));
+}
+
+void Infer::expect_rank_at_least(int i, const char* operand, int rank) const {
+  TRIL_CHECK(shape(i).rank() >= rank, op_, cat(operand, " with at least ", rank, rank == 1 ? " axis" : " axes"),
+             cat("shape ", shape(i)));
+}
+
+int Infer::checked_axis(int i, int64_t axis) const {
+  const int rank = shape(i).rank();
+  TRIL_CHECK(axis >= -rank && axis < rank, op_, cat("an axis of shape ", shape(i), ", from ", -rank, " to ", rank - 1),
+             cat(axis));
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+const Tensor& Backward::in(int i) const {
+  TRIL_CHECK(has_bit(plan_.reads_input, i), op_, cat("infer to declare backward_reads_input(", i, ")"),
+             "no such declaration");
+  return inputs_[static_cast<size_t>(i)];
+}
+
+const Tensor& Backward::out(int i) const {
+  TRIL_CHECK(has_bit(plan_.reads_output, i), op_, cat("infer to declare backward_reads_output(", i, ")"),
+             "no such declaration");
+  return outputs_[static_cast<size_t>(i)];
+}
+
+std::array<Tensor, OpPlan::kMaxResults> apply_all(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs) {
+  for (const Tensor& input : inputs)
+    if (input.tape != nullptr) return input.tape->record(op, inputs, attrs);
+  fail(op.name, "at least one operand on a tape", "only parameters and constants",
+       "bring one in with Tape::constant or Tape::variable");
+}
+
+Tensor apply(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs) {
+  return apply_all(op, inputs, attrs)[0];
+}
+
+}  // namespace tril

@@ -1,0 +1,113 @@
+// The public function of every op. Each finds the tape in its operands, checks them, computes, and records what
+// backward needs. Shapes: B batch, T time, C width, V vocabulary, H heads, D head size. Operands are f32 or f64, all of
+// one type; ids are i32. Every function throws tril::Error, naming the op, what was expected and what was found.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+
+#include "core/tape.h"
+
+namespace tril {
+
+// Elementwise, with NumPy's broadcasting: axes are aligned from the end, an axis of 1 is repeated.
+[[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor sub(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor mul(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor div(const Tensor& a, const Tensor& b);
+[[nodiscard]] inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+[[nodiscard]] inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+[[nodiscard]] inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+[[nodiscard]] inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+[[nodiscard]] Tensor scale(const Tensor& x, double factor);
+
+[[nodiscard]] Tensor exp(const Tensor& x);
+[[nodiscard]] Tensor log(const Tensor& x);
+[[nodiscard]] Tensor tanh(const Tensor& x);
+[[nodiscard]] Tensor sigmoid(const Tensor& x);
+[[nodiscard]] Tensor relu(const Tensor& x);  // derivative 0 at 0
+[[nodiscard]] Tensor silu(const Tensor& x);  // x sigmoid(x), https://arxiv.org/abs/1702.03118
+
+// https://arxiv.org/abs/1606.08415. erf: x Phi(x), nanoGPT's; tanh: its approximation, GPT-2's. They differ by up to
+// 5e-4.
+enum class Gelu : uint8_t { erf, tanh };
+[[nodiscard]] Tensor gelu(const Tensor& x, Gelu form = Gelu::erf);
+
+// Reductions over some axes, or over all. Negative axes count from the end; keep leaves reduced axes in place with
+// extent 1. Where several elements are the maximum, they share its gradient equally. The maximum or mean of nothing is
+// an error.
+[[nodiscard]] Tensor sum(const Tensor& x);
+[[nodiscard]] Tensor sum(const Tensor& x, std::initializer_list<int64_t> axes, bool keep = false);
+[[nodiscard]] Tensor mean(const Tensor& x);
+[[nodiscard]] Tensor mean(const Tensor& x, std::initializer_list<int64_t> axes, bool keep = false);
+[[nodiscard]] Tensor max(const Tensor& x);
+[[nodiscard]] Tensor max(const Tensor& x, std::initializer_list<int64_t> axes, bool keep = false);
+
+// (…, m, k) · (…, k, n) -> (…, m, n). A transposed side is given as its transpose. Axes before the last two broadcast.
+struct MatmulOptions {
+  bool transpose_a = false, transpose_b = false;
+};
+[[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
+// x (…, in) · weightᵀ + bias -> (…, out). weight (out, in) as in PyTorch; bias (out) or left out.
+[[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+// The same numbers in another shape; one extent may be -1, meaning whatever is left. Shares memory with x.
+[[nodiscard]] Tensor reshape(const Tensor& x, std::initializer_list<int64_t> dims);
+[[nodiscard]] Tensor reshape(const Tensor& x, std::span<const int64_t> dims);
+// Axis i of the result is axis axes[i] of x.
+[[nodiscard]] Tensor permute(const Tensor& x, std::initializer_list<int64_t> axes);
+// The part [begin, end) of an axis.
+[[nodiscard]] Tensor slice(const Tensor& x, int64_t axis, int64_t begin, int64_t end);
+[[nodiscard]] Tensor concat(std::span<const Tensor> parts, int64_t axis);
+[[nodiscard]] Tensor concat(std::initializer_list<Tensor> parts, int64_t axis);
+
+// Rows of weight (V, C) chosen by ids (…) -> (…, C).
+[[nodiscard]] Tensor embedding(const Tensor& ids, const Tensor& weight);
+
+// Over one axis. softmax of a row that is all -inf, where nothing may be seen, is 0 with gradient 0.
+[[nodiscard]] Tensor softmax(const Tensor& x, int64_t axis = -1);
+[[nodiscard]] Tensor log_softmax(const Tensor& x, int64_t axis = -1);
+
+// Each element is 0 with probability p, else divided by 1 - p. Which ones is a function of the context's seed and step,
+// the op's place on the tape, and the element's place in the step's whole batch (axis 0 counts samples), so nothing is
+// stored. On an evaluating tape: x.
+[[nodiscard]] Tensor dropout(const Tensor& x, double p);
+
+// Over the last axis: (x - mean) / sqrt(variance + epsilon) * weight + bias; bias may be left out.
+// https://arxiv.org/abs/1607.06450
+[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, double epsilon = 1e-5);
+// The residual step and the norm behind it in one pass: sum = x + dropout(y), normed = layer_norm(sum).
+struct AddLayerNorm {
+  Tensor sum, normed;
+};
+[[nodiscard]] AddLayerNorm add_layer_norm(const Tensor& x, const Tensor& y, const Tensor& weight,
+                                          const Tensor& bias = {}, double dropout = 0.0, double epsilon = 1e-5);
+
+// Negative log-likelihood of targets (…) under softmax(logits (…, V)), in nats. Targets equal to ignore_index do not
+// count; if none counts, the loss and its gradient are 0.
+enum class Reduction : uint8_t { mean, sum };
+struct CrossEntropyOptions {
+  Reduction reduction = Reduction::mean;
+  int32_t ignore_index = -1;
+};
+[[nodiscard]] Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
+                                   const CrossEntropyOptions& options = {});
+
+// Scaled dot-product attention, https://arxiv.org/abs/1706.03762: each query's output is a convex combination of the
+// values, with coefficients softmax(scale · q·k) made at run time. Heads are segments of the last axis, D = C / heads
+// wide. q (B, Tq, C), k (B, Tk, C), v (B, Tk, C) -> (B, Tq, C); for self-attention also packed, qkv (B, T, 3C). causal:
+// query i sees keys j <= i only (the lower triangle, also where Tq and Tk differ). lengths (B), i32: of sample b only
+// the first lengths[b] keys are seen. A query that may see nothing gives 0, with gradient 0. Backward recomputes the
+// weights from the log-sum-exp of each row, the only thing saved.
+struct AttentionOptions {
+  int64_t heads = 1;
+  bool causal = false;
+  std::optional<double> scale{};  // default 1/sqrt(D), which keeps softmax diffuse; 1 for none
+  double dropout = 0.0;           // of the weights
+  Tensor lengths{};
+};
+[[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+[[nodiscard]] Tensor attention(const Tensor& qkv, const AttentionOptions& options = {});
+
+}  // namespace tril

@@ -1,0 +1,35 @@
+#include "core/kernels/broadcast.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+struct AddFunction {
+  static constexpr bool kReadsOperands = false;
+  template <class T>
+  TRIL_INLINE static T value(T a, T b) {
+    return a + b;
+  }
+  template <class T>
+  TRIL_INLINE static T by_a([[maybe_unused]] T a, [[maybe_unused]] T b) {
+    return T{1};
+  }
+  template <class T>
+  TRIL_INLINE static T by_b([[maybe_unused]] T a, [[maybe_unused]] T b) {
+    return T{1};
+  }
+};
+
+struct Add : BroadcastOp<AddFunction> {
+  static std::vector<Sample> samples() {
+    return broadcast_samples(SampleInput::Values::normal, [](auto in) { return std::vector{add(in[0], in[1])}; });
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(add, Add)
+
+Tensor add(const Tensor& a, const Tensor& b) { return apply(registered::add, {a, b}, NoAttrs{}); }
+
+}  // namespace tril

@@ -1,0 +1,203 @@
+#include "core/kernels/dropout.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/norm_rows.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+// A row of `n` numbers at `index` of its sample, whose blocks of random words may begin in the middle of the row.
+template <class T>
+TRIL_INLINE void row_factors(const DropoutMask& mask, uint32_t sample, int64_t index, int64_t n, T* factors) {
+  const int64_t lead = index % kRandomBlock;
+  dropout_factors(mask, sample, index - lead, lead + n, factors);
+}
+
+struct Rows {  // which rows of which samples, for the masks
+  int64_t begin, end, rows_per_sample;
+  uint32_t first_sample;
+};
+
+template <class T>
+TRIL_CLONES void forward_rows(const T* x, const T* y, const T* weight, const T* bias, T epsilon, T* sum, T* normed,
+                              T* means, T* scales, int64_t n, const DropoutMask& mask, const Rows& rows, T* factors) {
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T *const from = x + r * n, *const branch = y + r * n;
+    T* const total = sum + r * n;
+    if (mask.active()) {
+      const int64_t index = r % rows.rows_per_sample * n, lead = index % kRandomBlock;
+      row_factors(mask, rows.first_sample + static_cast<uint32_t>(r / rows.rows_per_sample), index, n, factors);
+      for (int64_t i = 0; i < n; ++i) total[i] = from[i] + factors[lead + i] * branch[i];
+    } else {
+      for (int64_t i = 0; i < n; ++i) total[i] = from[i] + branch[i];
+    }
+    std::tie(means[r], scales[r]) = norm_rows::statistics(total, n, epsilon);
+    norm_rows::normalise(total, means[r], scales[r], weight, bias, normed + r * n, n);
+  }
+}
+
+template <class T>
+TRIL_INLINE void give(const T* gradient, const T* factors, T* target, bool accumulate, int64_t n) {
+  if (target == nullptr) return;
+  if (factors != nullptr) {
+    for (int64_t i = 0; i < n; ++i)
+      target[i] = accumulate ? target[i] + gradient[i] * factors[i] : gradient[i] * factors[i];
+  } else {
+    for (int64_t i = 0; i < n; ++i) target[i] = accumulate ? target[i] + gradient[i] : gradient[i];
+  }
+}
+
+template <class T>
+struct BackwardRows {
+  const T *sum, *means, *scales, *weight, *dsum, *dnormed;
+  T *dx, *dy, *dweight, *dbias;
+  bool accumulate_x, accumulate_y;
+};
+
+template <class T>
+TRIL_CLONES void backward_rows(const BackwardRows<T>& p, int64_t n, const DropoutMask& mask, const Rows& rows,
+                               T* gradient, T* factors) {
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T* const dsum = p.dsum == nullptr ? nullptr : p.dsum + r * n;
+    const T* total = dsum;
+    if (p.dnormed != nullptr) {
+      norm_rows::gradient(p.sum + r * n, p.means[r], p.scales[r], p.weight, p.dnormed + r * n, dsum, gradient,
+                          p.dweight, p.dbias, n);
+      total = gradient;
+    }
+    give(total, static_cast<const T*>(nullptr), p.dx == nullptr ? nullptr : p.dx + r * n, p.accumulate_x, n);
+    if (p.dy == nullptr) continue;
+    const T* row = nullptr;
+    if (mask.active()) {
+      const int64_t index = r % rows.rows_per_sample * n;
+      row_factors(mask, rows.first_sample + static_cast<uint32_t>(r / rows.rows_per_sample), index, n, factors);
+      row = factors + index % kRandomBlock;
+    }
+    give(total, row, p.dy + r * n, p.accumulate_y, n);
+  }
+}
+
+struct AddLayerNormOp {
+  struct Attrs {
+    double dropout, epsilon;
+  };
+
+  static void infer(Infer& op, const Attrs& attrs) {
+    op.expect_floating(0, "x");
+    op.expect_rank_at_least(0, "x", 1);
+    op.expect_same_dtype(1, "y");
+    const Shape& x = op.shape(0);
+    TRIL_CHECK(op.shape(1) == x, op.name(), cat("y ", x, " as x"), cat(op.shape(1)));
+    TRIL_CHECK(attrs.dropout >= 0.0 && attrs.dropout < 1.0, op.name(), "0 <= dropout < 1", cat(attrs.dropout));
+    norm_rows::infer_weights(op, 2, x[-1], attrs.epsilon);
+    op.output(x, op.in(0).dtype);         // the sum
+    op.output(x, op.in(0).dtype);         // its norm
+    op.save({x.rows()}, op.in(0).dtype);  // means
+    op.save({x.rows()}, op.in(0).dtype);  // 1 / standard deviations
+    op.backward_reads_output(0);
+  }
+
+  static void forward(const Forward& op, const Attrs& attrs) {
+    const Shape& shape = op.in(0).shape;
+    const int64_t n = shape[-1];
+    const DropoutMask mask(op.key(), attrs.dropout);
+    dispatch(op.name(), op.in(0).dtype, [&](auto type) {
+      using T = decltype(type);
+      const T* const bias = op.count() == 4 ? op.in(3).ptr<T>() : nullptr;
+      parallel_for(op.threads(), shape.rows(), std::max<int64_t>(1, kElementGrain / n),
+                   [&](int64_t begin, int64_t end, int thread) {
+                     Scratch scratch(op.context().scratch(thread));
+                     forward_rows(op.in(0).ptr<T>(), op.in(1).ptr<T>(), op.in(2).ptr<T>(), bias,
+                                  static_cast<T>(attrs.epsilon), op.out(0).ptr<T>(), op.out(1).ptr<T>(),
+                                  op.saved(0).ptr<T>(), op.saved(1).ptr<T>(), n, mask, rows_of(op, shape, begin, end),
+                                  scratch.get<T>(n + 2 * kRandomBlock));
+                   });
+    });
+  }
+
+  static void backward(const Backward& op, const Attrs& attrs) {
+    const Shape& shape = op.shape(0);
+    const int64_t n = shape[-1];
+    const DropoutMask mask(op.key(), attrs.dropout);
+    dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
+      using T = decltype(type);
+      const norm_rows::WeightSums<T> sums(op, 2, n);
+      for_row_chunks(op.context(), shape.rows(), [&](int64_t begin, int64_t end, int64_t chunk, int thread) {
+        Scratch scratch(op.context().scratch(thread));
+        const auto data = [](const Tensor& tensor) { return tensor.data == nullptr ? nullptr : tensor.ptr<T>(); };
+        backward_rows<T>({.sum = op.out(0).ptr<T>(),
+                          .means = op.saved(0).ptr<T>(),
+                          .scales = op.saved(1).ptr<T>(),
+                          .weight = op.in(2).ptr<T>(),
+                          .dsum = data(op.dout(0)),
+                          .dnormed = data(op.dout(1)),
+                          .dx = op.din(0).ptr<T>(),
+                          .dy = op.din(1).ptr<T>(),
+                          .dweight = sums.weight(chunk),
+                          .dbias = sums.bias(chunk),
+                          .accumulate_x = op.din(0).accumulate,
+                          .accumulate_y = op.din(1).accumulate},
+                         n, mask, rows_of(op, shape, begin, end), scratch.get<T>(n),
+                         scratch.get<T>(n + 2 * kRandomBlock));
+      });
+      sums.finish();
+    });
+  }
+
+  static std::vector<Sample> samples() {
+    const auto sample = [](const Shape& shape, bool bias, double p, bool only_sum = false, bool only_norm = false) {
+      const Shape width{shape[-1]};
+      Sample made{.label = cat(shape, bias ? "" : ", no bias", ", dropout ", p, only_sum ? ", only the sum used" : "",
+                               only_norm ? ", only the norm used" : ""),
+                  .inputs = {{.shape = shape}, {.shape = shape}, {.shape = width}}};
+      if (bias) made.inputs.push_back({.shape = width});
+      made.run = [=](auto in) {
+        const AddLayerNorm both = add_layer_norm(in[0], in[1], in[2], bias ? in[3] : Tensor{}, p);
+        if (only_sum) return std::vector{both.sum};
+        return only_norm ? std::vector{both.normed} : std::vector{both.sum, both.normed};
+      };
+      if (p == 0.0 && !only_sum && !only_norm)
+        made.compose = [=](auto in) {
+          const Tensor sum = in[0] + in[1];
+          return std::vector{sum, layer_norm(sum, in[2], bias ? in[3] : Tensor{})};
+        };
+      if (only_sum)
+        for (size_t i = 2; i < made.inputs.size(); ++i) made.inputs[i].not_varied = "the sum does not depend on it";
+      return made;
+    };
+    std::vector<Sample> samples = {sample({3, 7}, true, 0.0),
+                                   sample({2, 3, 17}, false, 0.0),
+                                   sample({2, 5, 33}, true, 0.3),
+                                   sample({2, 2, 64}, false, 0.5),
+                                   sample({1, 2}, true, 0.0),
+                                   sample({3, 9}, true, 0.2, true),
+                                   sample({3, 9}, true, 0.2, false, true)};
+    Sample shapes = sample({2, 3}, false, 0.0);
+    shapes.inputs[1].shape = {2, 4};
+    shapes.error = "add_layer_norm: expected y (2, 3) as x, got (2, 4)";
+    samples.push_back(shapes);
+    return samples;
+  }
+
+ private:
+  static Rows rows_of(const Forward& op, const Shape& shape, int64_t begin, int64_t end) {
+    const int64_t samples = shape.rank() == 1 ? 1 : shape[0];
+    return {begin, end, samples == 0 ? 1 : shape.rows() / samples, op.context().first_sample()};
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(add_layer_norm, AddLayerNormOp)
+
+AddLayerNorm add_layer_norm(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias, double dropout,
+                            double epsilon) {
+  const bool training = x.tape == nullptr || x.tape->training();
+  const AddLayerNormOp::Attrs attrs{training ? dropout : 0.0, epsilon};
+  const std::array<Tensor, 4> inputs = {x, y, weight, bias};
+  const auto outputs =
+      apply_all(registered::add_layer_norm, {inputs.data(), bias.data == nullptr ? size_t{3} : size_t{4}}, &attrs);
+  return {outputs[0], outputs[1]};
+}
+
+}  // namespace tril

@@ -1,0 +1,154 @@
+#include <cmath>
+
+#include "core/kernels/softmax.h"
+#include "core/kernels/sums.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+template <class T>
+TRIL_CLONES T log_sum_exp(const T* x, T* work, int64_t n) {
+  const T top = rows::max(x, n);
+  return top + std::log(exp_row(x, work, n, top));
+}
+
+// (softmax - one-hot) times the factor
+template <class T>
+TRIL_CLONES void gradient_row(const T* x, T lse, T factor, T* dx, int64_t n, bool accumulate) {
+  if (accumulate) {
+    for (int64_t i = 0; i < n; ++i) dx[i] += factor * math::exp(x[i] - lse);
+  } else {
+    for (int64_t i = 0; i < n; ++i) dx[i] = factor * math::exp(x[i] - lse);
+  }
+}
+
+struct CrossEntropy {
+  struct Attrs {
+    Reduction reduction;
+    int32_t ignore_index;
+  };
+
+  static void infer(Infer& op, const Attrs& attrs) {
+    op.expect_floating(0, "logits");
+    op.expect_rank_at_least(0, "logits", 1);
+    TRIL_CHECK(op.in(1).dtype == DType::i32, op.name(), "targets of i32", name_of(op.in(1).dtype));
+    const Shape& logits = op.shape(0);
+    const Shape expected(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
+    TRIL_CHECK(op.shape(1) == expected, op.name(), cat("targets ", expected, " for logits ", logits), cat(op.shape(1)));
+    TRIL_CHECK(logits[-1] > 0, op.name(), "at least one class", cat("logits ", logits));
+    const auto* const target = op.in(1).ptr<int32_t>();
+    for (int64_t i = 0; i < op.in(1).count(); ++i)
+      TRIL_CHECK((target[i] >= 0 && target[i] < logits[-1]) || target[i] == attrs.ignore_index, op.name(),
+                 cat("targets from 0 to ", logits[-1] - 1, " or the ignored ", attrs.ignore_index),
+                 cat(target[i], " at place ", i));
+    op.output({}, op.in(0).dtype);
+    op.save(expected, op.in(0).dtype);  // the log-sum-exp of each row
+    op.backward_reads_input(0);
+    op.backward_reads_input(1);
+    op.no_gradient(1);
+  }
+
+  static void forward(const Forward& op, const Attrs& attrs) {
+    const int64_t rows = op.in(0).shape.rows(), classes = op.in(0).shape[-1];
+    const auto* const target = op.in(1).ptr<int32_t>();
+    dispatch(op.name(), op.in(0).dtype, [&](auto type) {
+      using T = decltype(type);
+      const T* const x = op.in(0).ptr<T>();
+      T* const lse = op.saved(0).ptr<T>();
+      double partial[kReductionChunks] = {};
+      for_row_chunks(op.context(), rows, [&](int64_t begin, int64_t end, int64_t chunk, int thread) {
+        Scratch scratch(op.context().scratch(thread));
+        T* const work = scratch.get<T>(classes);
+        for (int64_t r = begin; r < end; ++r) {
+          lse[r] = log_sum_exp(x + r * classes, work, classes);
+          if (target[r] != attrs.ignore_index)
+            partial[chunk] += static_cast<double>(lse[r] - x[r * classes + target[r]]);
+        }
+      });
+      double loss = 0;
+      for (const double part : partial) loss += part;
+      *op.out(0).ptr<T>() = static_cast<T>(loss * weight(attrs, target, rows));
+    });
+  }
+
+  static void backward(const Backward& op, const Attrs& attrs) {
+    const int64_t rows = op.shape(0).rows(), classes = op.shape(0)[-1];
+    const auto* const target = op.in(1).ptr<int32_t>();
+    dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
+      using T = decltype(type);
+      const T *const x = op.in(0).ptr<T>(), *const lse = op.saved(0).ptr<T>();
+      T* const dx = op.din(0).ptr<T>();
+      const bool accumulate = op.din(0).accumulate;
+      const T factor = static_cast<T>(static_cast<double>(*op.dout(0).ptr<T>()) * weight(attrs, target, rows));
+      parallel_for(op.threads(), rows, std::max<int64_t>(1, kElementGrain / classes),
+                   [&](int64_t begin, int64_t end, int) {
+                     for (int64_t r = begin; r < end; ++r) {
+                       T* const row = dx + r * classes;
+                       if (target[r] == attrs.ignore_index) {
+                         if (!accumulate) std::fill(row, row + classes, T{0});
+                         continue;
+                       }
+                       gradient_row(x + r * classes, lse[r], factor, row, classes, accumulate);
+                       row[target[r]] -= factor;
+                     }
+                   });
+    });
+  }
+
+  static std::vector<Sample> samples() {
+    const auto sample = [](const char* label, const Shape& logits, std::vector<double> targets,
+                           const CrossEntropyOptions& options, double spread = 1.0) {
+      SampleInput ids = SampleInput::of_tokens(Shape(logits.dims().first(static_cast<size_t>(logits.rank() - 1))),
+                                               static_cast<int32_t>(logits[-1]));
+      ids.given = std::move(targets);
+      return Sample{.label = label, .inputs = {{.shape = logits, .spread = spread}, ids}, .run = [=](auto in) {
+                      return std::vector{cross_entropy(in[0], in[1], options)};
+                    }};
+    };
+    std::vector<Sample> samples = {sample("mean", {5, 7}, {}, {}),
+                                   sample("sum", {2, 3, 17}, {}, {.reduction = Reduction::sum}),
+                                   sample("one class", {3, 1}, {}, {}),
+                                   sample("some ignored", {4, 9}, {1, -1, 3, -1}, {}),
+                                   sample("all ignored", {2, 3}, {-1, -1}, {}),
+                                   sample("ignore_index 2", {3, 33}, {2, 0, 32}, {.ignore_index = 2}),
+                                   sample("far apart", {2, 5}, {}, {}, 30.0),
+                                   sample("one row", {65}, {64}, {})};
+    samples[0].compose = samples[6].compose = [](auto in) {
+      // The mean over rows of -log softmax at the target, which a product with a one-hot matrix picks.
+      const int64_t rows = in[0].shape[0], classes = in[0].shape[1];
+      std::vector<double> one_hot(static_cast<size_t>(rows * classes));
+      for (int64_t r = 0; r < rows; ++r)
+        one_hot[static_cast<size_t>(r * classes + in[1].template ptr<int32_t>()[r])] = 1.0;
+      const Tensor picked = in[0].tape->template constant<double>(in[0].shape, one_hot);
+      return std::vector{scale(sum(log_softmax(in[0]) * picked), -1.0 / static_cast<double>(rows))};
+    };
+    Sample too_high = sample("a target too high", {2, 3}, {0, 3}, {});
+    too_high.error = "cross_entropy: expected targets from 0 to 2 or the ignored -1, got 3 at place 1";
+    Sample wrong_shape = sample("targets of another shape", {2, 3}, {}, {});
+    wrong_shape.inputs[1].shape = {3};
+    wrong_shape.error = "cross_entropy: expected targets (2) for logits (2, 3), got (3)";
+    samples.push_back(too_high);
+    samples.push_back(wrong_shape);
+    return samples;
+  }
+
+ private:
+  // What each row's loss is multiplied by; 0 if no target counts.
+  static double weight(const Attrs& attrs, const int32_t* target, int64_t rows) {
+    if (attrs.reduction == Reduction::sum) return 1.0;
+    const auto counted = rows - std::count(target, target + rows, attrs.ignore_index);
+    return counted == 0 ? 0.0 : 1.0 / static_cast<double>(counted);
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(cross_entropy, CrossEntropy)
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  return apply(registered::cross_entropy, {logits, targets},
+               CrossEntropy::Attrs{options.reduction, options.ignore_index});
+}
+
+}  // namespace tril

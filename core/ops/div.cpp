@@ -1,0 +1,35 @@
+#include "core/kernels/broadcast.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+struct DivFunction {
+  static constexpr bool kReadsOperands = true;
+  template <class T>
+  TRIL_INLINE static T value(T a, T b) {
+    return a / b;
+  }
+  template <class T>
+  TRIL_INLINE static T by_a([[maybe_unused]] T a, [[maybe_unused]] T b) {
+    return T{1} / b;
+  }
+  template <class T>
+  TRIL_INLINE static T by_b([[maybe_unused]] T a, [[maybe_unused]] T b) {
+    return -a / (b * b);
+  }
+};
+
+struct Div : BroadcastOp<DivFunction> {
+  static std::vector<Sample> samples() {
+    return broadcast_samples(SampleInput::Values::positive, [](auto in) { return std::vector{div(in[0], in[1])}; });
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(div, Div)
+
+Tensor div(const Tensor& a, const Tensor& b) { return apply(registered::div, {a, b}, NoAttrs{}); }
+
+}  // namespace tril

@@ -1,0 +1,35 @@
+#include "core/kernels/broadcast.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+struct MulFunction {
+  static constexpr bool kReadsOperands = true;
+  template <class T>
+  TRIL_INLINE static T value(T a, T b) {
+    return a * b;
+  }
+  template <class T>
+  TRIL_INLINE static T by_a([[maybe_unused]] T a, [[maybe_unused]] T b) {
+    return b;
+  }
+  template <class T>
+  TRIL_INLINE static T by_b([[maybe_unused]] T a, [[maybe_unused]] T b) {
+    return a;
+  }
+};
+
+struct Mul : BroadcastOp<MulFunction> {
+  static std::vector<Sample> samples() {
+    return broadcast_samples(SampleInput::Values::normal, [](auto in) { return std::vector{mul(in[0], in[1])}; });
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(mul, Mul)
+
+Tensor mul(const Tensor& a, const Tensor& b) { return apply(registered::mul, {a, b}, NoAttrs{}); }
+
+}  // namespace tril

@@ -1,0 +1,33 @@
+#include "core/kernels/elementwise.h"
+#include "core/kernels/math.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+struct ReluFunction {
+  using Attrs = NoAttrs;
+  static constexpr SlopeReads kReads = SlopeReads::input;
+  template <class T>
+  TRIL_INLINE static T value(T x, Attrs) {
+    return x < T{0} ? T{0} : x;
+  }
+  template <class T>
+  TRIL_INLINE static T slope(T x, Attrs) {
+    return x > T{0} ? T{1} : T{0};
+  }
+};
+
+struct Relu : ElementwiseOp<ReluFunction> {
+  static std::vector<Sample> samples() {
+    return elementwise_samples(SampleInput::Values::spaced, [](auto in) { return std::vector{relu(in[0])}; });
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(relu, Relu)
+
+Tensor relu(const Tensor& x) { return apply(registered::relu, {x}, NoAttrs{}); }
+
+}  // namespace tril

@@ -1,0 +1,88 @@
+#include "core/kernels/broadcast.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+struct Reshape {
+  struct Attrs {
+    int rank;
+    std::array<int64_t, kMaxRank> dims;
+  };
+
+  static void infer(Infer& op, const Attrs& attrs) {
+    const int64_t count = op.in(0).count();
+    std::array<int64_t, kMaxRank> dims = attrs.dims;
+    int64_t known = 1;
+    int free = -1;
+    for (int axis = 0; axis < attrs.rank; ++axis) {
+      const int64_t dim = dims[static_cast<size_t>(axis)];
+      TRIL_CHECK(dim >= -1 && (dim != -1 || free < 0), op.name(), "extents of 0 or more, and at most one -1",
+                 describe(attrs));
+      if (dim == -1)
+        free = axis;
+      else if (__builtin_mul_overflow(known, dim, &known))
+        known = -1;
+    }
+    if (free >= 0) dims[static_cast<size_t>(free)] = known > 0 ? count / known : 0;
+    const bool fits = free < 0 ? known == count : known > 0 && count % known == 0;
+    TRIL_CHECK(fits, op.name(), cat(count, " elements, as ", op.shape(0), " has"), describe(attrs));
+    op.output_is_view_of_input(Shape(std::span<const int64_t>(dims.data(), static_cast<size_t>(attrs.rank))));
+  }
+
+  static void forward(const Forward&, const Attrs&) {}
+
+  static void backward(const Backward& op, const Attrs&) {
+    dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
+      using T = decltype(type);
+      const T* const dy = op.dout(0).ptr<T>();
+      T* const dx = op.din(0).ptr<T>();
+      parallel_for(op.threads(), op.dout(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
+        broadcast::store(dy + begin, dx + begin, end - begin, op.din(0).accumulate);
+      });
+    });
+  }
+
+  static std::vector<Sample> samples() {
+    const auto sample = [](const Shape& from, std::vector<int64_t> to, const char* error = "") {
+      const std::string label = cat("from ", from, " to rank ", to.size());
+      return Sample{.label = label,
+                    .inputs = {{.shape = from}},
+                    .run = [to](auto in) { return std::vector{reshape(in[0], std::span<const int64_t>(to))}; },
+                    .error = error};
+    };
+    return {sample({2, 6}, {3, 4}),
+            sample({2, 6}, {12}),
+            sample({2, 3, 4}, {-1, 4}),
+            sample({1}, {}),
+            sample({0, 3}, {3, 0}),
+            sample({2, 3}, {4, 2}, "reshape: expected 6 elements, as (2, 3) has, got (4, 2)"),
+            sample({2, 3}, {-1, -1}, "reshape: expected extents of 0 or more, and at most one -1, got (-1, -1)"),
+            sample({2, 3}, {4, -1}, "reshape: expected 6 elements")};
+  }
+
+ private:
+  static std::string describe(const Attrs& attrs) {
+    std::string text = "(";
+    for (int axis = 0; axis < attrs.rank; ++axis)
+      text += cat(axis > 0 ? ", " : "", attrs.dims[static_cast<size_t>(axis)]);
+    return text + ")";
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(reshape, Reshape)
+
+Tensor reshape(const Tensor& x, std::span<const int64_t> dims) {
+  TRIL_CHECK(dims.size() <= kMaxRank, "reshape", cat("at most ", kMaxRank, " axes"), cat(dims.size()));
+  Reshape::Attrs attrs{.rank = static_cast<int>(dims.size()), .dims = {}};
+  std::copy(dims.begin(), dims.end(), attrs.dims.begin());
+  return apply(registered::reshape, {x}, attrs);
+}
+
+Tensor reshape(const Tensor& x, std::initializer_list<int64_t> dims) {
+  return reshape(x, std::span<const int64_t>(dims.begin(), dims.size()));
+}
+
+}  // namespace tril

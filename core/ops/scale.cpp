@@ -1,0 +1,34 @@
+#include "core/kernels/elementwise.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+struct ScaleFunction {
+  struct Attrs {
+    double factor;
+  };
+  static constexpr SlopeReads kReads = SlopeReads::nothing;
+  template <class T>
+  TRIL_INLINE static T value(T x, Attrs attrs) {
+    return x * static_cast<T>(attrs.factor);
+  }
+  template <class T>
+  TRIL_INLINE static T slope(T, Attrs attrs) {
+    return static_cast<T>(attrs.factor);
+  }
+};
+
+struct Scale : ElementwiseOp<ScaleFunction> {
+  static std::vector<Sample> samples() {
+    return elementwise_samples(SampleInput::Values::normal, [](auto in) { return std::vector{scale(in[0], -0.75)}; });
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(scale, Scale)
+
+Tensor scale(const Tensor& x, double factor) { return apply(registered::scale, {x}, ScaleFunction::Attrs{factor}); }
+
+}  // namespace tril

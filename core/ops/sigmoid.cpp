@@ -1,0 +1,33 @@
+#include "core/kernels/elementwise.h"
+#include "core/kernels/math.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+struct SigmoidFunction {
+  using Attrs = NoAttrs;
+  static constexpr SlopeReads kReads = SlopeReads::output;
+  template <class T>
+  TRIL_INLINE static T value(T x, Attrs) {
+    return math::sigmoid(x);
+  }
+  template <class T>
+  TRIL_INLINE static T slope(T y, Attrs) {
+    return y * (T{1} - y);
+  }
+};
+
+struct Sigmoid : ElementwiseOp<SigmoidFunction> {
+  static std::vector<Sample> samples() {
+    return elementwise_samples(SampleInput::Values::normal, [](auto in) { return std::vector{sigmoid(in[0])}; });
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(sigmoid, Sigmoid)
+
+Tensor sigmoid(const Tensor& x) { return apply(registered::sigmoid, {x}, NoAttrs{}); }
+
+}  // namespace tril

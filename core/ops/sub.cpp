@@ -1,0 +1,35 @@
+#include "core/kernels/broadcast.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+struct SubFunction {
+  static constexpr bool kReadsOperands = false;
+  template <class T>
+  TRIL_INLINE static T value(T a, T b) {
+    return a - b;
+  }
+  template <class T>
+  TRIL_INLINE static T by_a([[maybe_unused]] T a, [[maybe_unused]] T b) {
+    return T{1};
+  }
+  template <class T>
+  TRIL_INLINE static T by_b([[maybe_unused]] T a, [[maybe_unused]] T b) {
+    return T{-1};
+  }
+};
+
+struct Sub : BroadcastOp<SubFunction> {
+  static std::vector<Sample> samples() {
+    return broadcast_samples(SampleInput::Values::normal, [](auto in) { return std::vector{sub(in[0], in[1])}; });
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(sub, Sub)
+
+Tensor sub(const Tensor& a, const Tensor& b) { return apply(registered::sub, {a, b}, NoAttrs{}); }
+
+}  // namespace tril

@@ -1,0 +1,33 @@
+#include "core/kernels/elementwise.h"
+#include "core/kernels/math.h"
+#include "core/ops.h"
+
+namespace tril {
+namespace {
+
+struct TanhFunction {
+  using Attrs = NoAttrs;
+  static constexpr SlopeReads kReads = SlopeReads::output;
+  template <class T>
+  TRIL_INLINE static T value(T x, Attrs) {
+    return math::tanh(x);
+  }
+  template <class T>
+  TRIL_INLINE static T slope(T y, Attrs) {
+    return T{1} - y * y;
+  }
+};
+
+struct Tanh : ElementwiseOp<TanhFunction> {
+  static std::vector<Sample> samples() {
+    return elementwise_samples(SampleInput::Values::normal, [](auto in) { return std::vector{tanh(in[0])}; });
+  }
+};
+
+}  // namespace
+
+TRIL_REGISTER_OP(tanh, Tanh)
+
+Tensor tanh(const Tensor& x) { return apply(registered::tanh, {x}, NoAttrs{}); }
+
+}  // namespace tril

@@ -1,0 +1,61 @@
+#include "core/parallel.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+namespace tril {
+namespace {
+
+// Denormals cost 18 to 50 times a normal number's work: treat them as zero, in every thread that computes.
+void flush_denormals() {
+#if defined(__SSE2__)
+  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
+  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+#endif
+}
+
+}  // namespace
+
+void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body) {
+  const int64_t units = (count + grain - 1) / grain;
+  const int parts = static_cast<int>(std::min<int64_t>(threads, units));
+  if (parts <= 1) {
+    if (count > 0) body(0, count, 0);
+    return;
+  }
+#pragma omp parallel num_threads(parts)
+  {
+    flush_denormals();
+    const int64_t part = omp_get_thread_num(), all = omp_get_num_threads();
+    const int64_t begin = units * part / all * grain, end = std::min(units * (part + 1) / all * grain, count);
+    if (begin < end) body(begin, end, static_cast<int>(part));
+  }
+}
+
+void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> body) {
+  const int parts = static_cast<int>(std::min<int64_t>(threads, count));
+  if (parts <= 1) {
+    for (int64_t task = 0; task < count; ++task) body(task, 0);
+    return;
+  }
+#pragma omp parallel num_threads(parts)
+  {
+    flush_denormals();
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t task = 0; task < count; ++task) body(task, omp_get_thread_num());
+  }
+}
+
+int available_threads() { return std::max(1, std::min(omp_get_max_threads(), omp_get_num_procs())); }
+
+void use_threads(int threads) {
+  omp_set_num_threads(threads);
+  flush_denormals();
+}
+
+}  // namespace tril

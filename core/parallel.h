@@ -1,0 +1,48 @@
+// Work shared between threads. This and parallel.cpp hold the only OpenMP of the project.
+// Results never depend on the number of threads: either every element is computed on its own, or partial results are
+// made for a fixed number of chunks and added in order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace tril {
+
+// A reference to a callable, for calls that end before the callable does.
+template <class Signature>
+class FunctionRef;
+template <class Result, class... Args>
+class FunctionRef<Result(Args...)> {
+ public:
+  template <class Callable>
+  requires(!std::is_same_v<std::remove_cvref_t<Callable>, FunctionRef>)
+      FunctionRef(Callable&& callable)  // NOLINT: implicit on purpose
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
+        call_([](void* object, Args... args) -> Result {
+          return (*static_cast<std::remove_reference_t<Callable>*>(object))(args...);
+        }) {}
+  Result operator()(Args... args) const { return call_(object_, args...); }
+
+ private:
+  void* object_;
+  Result (*call_)(void*, Args...);
+};
+
+// Calls body(begin, end, thread) on parts of [0, count), at least `grain` long and, but for the last, multiples of it.
+// The body must not throw.
+void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body);
+
+// Calls body(task, thread) for every task in [0, count), handed out one by one: for tasks of unequal length.
+void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> body);
+
+// Threads worth starting: OMP_NUM_THREADS if set, else the processors this process may run on.
+[[nodiscard]] int available_threads();
+
+// Tells the OpenMP runtime, and so oneDNN, how many threads the calling thread may use.
+void use_threads(int threads);
+
+// Sums over rows are made in this many chunks of rows, whatever the number of threads.
+inline constexpr int64_t kReductionChunks = 16;
+
+}  // namespace tril

@@ -1,0 +1,351 @@
+#include "core/tape.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/parallel.h"
+
+namespace tril {
+namespace {
+
+constexpr bool has_bit(uint64_t bits, size_t i) { return i < 64 && (bits >> i & 1u) != 0; }
+
+template <class T>
+void add_into(T* sum, const T* term, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += term[i];
+}
+
+}  // namespace
+
+Tape::~Tape() { reset(); }
+
+Tensor Tape::add_slot(const Tensor& value, bool wants_gradient, int32_t parameter) {
+  Slot slot;
+  slot.value = value;
+  slot.value.tape = this;
+  slot.value.slot = static_cast<int32_t>(slots_.size());
+  slot.value.generation = generation_;
+  slot.wants_gradient = wants_gradient;
+  slot.parameter = parameter;
+  slots_.push_back(slot);
+  return slot.value;
+}
+
+Tensor Tape::allocate(const Shape& shape, DType dtype) {
+  Tensor tensor;
+  tensor.shape = shape;
+  tensor.dtype = dtype;
+  tensor.data = context_.activations().allocate(tensor.bytes());
+  poison(tensor.data, tensor.bytes());
+  return tensor;
+}
+
+void Tape::poison(void* data, int64_t bytes) const {
+  if (context_.poison) std::memset(data, 0xff, static_cast<size_t>(bytes));
+}
+
+Tensor Tape::copy_in(const char* what, const Shape& shape, DType dtype, const void* values, int64_t count,
+                     bool wants_gradient) {
+  context_.acquire(this, what);
+  TRIL_CHECK(count == shape.count(), what, cat(shape.count(), " values for shape ", shape), cat(count));
+  TRIL_CHECK(!wants_gradient || dtype == DType::f32 || dtype == DType::f64, what, "f32 or f64", name_of(dtype));
+  const Tensor tensor = allocate(shape, dtype);
+  if (count > 0) std::memcpy(tensor.data, values, static_cast<size_t>(tensor.bytes()));
+  const Tensor added = add_slot(tensor, wants_gradient && training());
+  slots_.back().keeps_gradient = wants_gradient;
+  return added;
+}
+
+Tensor Tape::view(const Shape& shape, DType dtype, const void* memory) {
+  TRIL_CHECK(memory != nullptr, "view", "memory to look at", "a null pointer");
+  Tensor tensor;
+  tensor.data = const_cast<void*>(memory);
+  tensor.shape = shape;
+  tensor.dtype = dtype;
+  return add_slot(tensor, false);
+}
+
+int32_t Tape::slot_of_parameter(const char* op, const Tensor& tensor) {
+  const auto index = static_cast<size_t>(tensor.slot);
+  const bool bound = parameters_.gradients != nullptr && training();
+  if (bound) {
+    const auto* const data = static_cast<const std::byte*>(tensor.data);
+    TRIL_CHECK(index < parameters_.received.size() && data >= parameters_.values &&
+                   data < parameters_.values + parameters_.bytes,
+               op, "a parameter of the store that is bound to the tape", "one of another store",
+               "bind the gradients of its store");
+  }
+  if (parameter_slots_.size() <= index) parameter_slots_.resize(index + 1, -1);
+  int32_t& slot = parameter_slots_[index];
+  if (slot < 0 || slots_[static_cast<size_t>(slot)].value.data != tensor.data)
+    slot = add_slot(tensor, bound, tensor.slot).slot;
+  return slot;
+}
+
+int32_t Tape::resolve(const char* op, const Tensor& tensor) {
+  if (tensor.tape == this) {
+    TRIL_CHECK(tensor.generation == generation_, op, "tensors of the current pass",
+               cat("one of shape ", tensor.shape, " made before its tape was reset"), "make it again after reset()");
+    return tensor.slot;
+  }
+  TRIL_CHECK(tensor.tape == nullptr, op, "operands on one tape", "operands on two",
+             "bring the other in with Tape::constant");
+  TRIL_CHECK(tensor.data != nullptr || tensor.count() == 0, op, "a tensor", "an empty one that was never made");
+  return tensor.is_parameter() ? slot_of_parameter(op, tensor) : add_slot(tensor, false).slot;
+}
+
+std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span<const Tensor> inputs,
+                                                     const void* attrs) {
+  context_.acquire(this, op.name);
+  Record record;
+  record.op = &op;
+  record.stream = ops_run_++;
+  record.first_operand = static_cast<int32_t>(operands_.size());
+  record.operands = static_cast<int32_t>(inputs.size());
+  std::memcpy(record.attrs.data(), attrs, static_cast<size_t>(op.attrs_bytes));
+
+  inputs_.clear();
+  bool wants_gradient = false;
+  for (const Tensor& input : inputs) {
+    const int32_t slot = resolve(op.name, input);
+    operands_.push_back(slot);
+    inputs_.push_back(slots_[static_cast<size_t>(slot)].value);
+  }
+  Infer infer(op.name, inputs_, record.plan);
+  op.infer(infer, attrs);
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (!has_bit(record.plan.without_gradient, i))
+      wants_gradient |=
+          slots_[static_cast<size_t>(operands_[static_cast<size_t>(record.first_operand) + i])].wants_gradient;
+
+  std::array<Tensor, OpPlan::kMaxResults> outputs;
+  record.first_output = static_cast<int32_t>(slots_.size());
+  record.first_saved = static_cast<int32_t>(saved_.size());
+  const auto output_count = static_cast<size_t>(record.plan.output_count),
+             saved_count = static_cast<size_t>(record.plan.saved_count);
+  for (size_t i = 0; i < output_count; ++i) {
+    Tensor value;
+    if (i == 0 && record.plan.aliases_input) {
+      value = inputs_[0];
+      value.shape = record.plan.outputs[0].shape;
+    } else {
+      value = allocate(record.plan.outputs[i].shape, record.plan.outputs[i].dtype);
+    }
+    outputs[i] = add_slot(value, wants_gradient && is_floating(value.dtype));
+  }
+  for (size_t i = 0; i < saved_count; ++i)
+    saved_.push_back(allocate(record.plan.saved[i].shape, record.plan.saved[i].dtype));
+  op.forward(Forward(op.name, context_, inputs_, {outputs.data(), output_count},
+                     {saved_.data() + record.first_saved, saved_count}, record.stream),
+             attrs);
+  if (wants_gradient) {
+    records_.push_back(record);
+  } else {
+    operands_.resize(static_cast<size_t>(record.first_operand));
+    saved_.resize(static_cast<size_t>(record.first_saved));
+  }
+  return outputs;
+}
+
+// An operand's gradient is its first (overwrite), one more (add), or a parameter's in the bound buffer.
+Gradient Tape::target_of(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  Gradient gradient;
+  gradient.tensor = slot.value;
+  if (slot.parameter >= 0) {
+    gradient.tensor.data =
+        parameters_.gradients + (static_cast<const std::byte*>(slot.value.data) - parameters_.values);
+    gradient.accumulate = parameters_.received[static_cast<size_t>(slot.parameter)] != 0;
+  } else {
+    gradient.accumulate = slot.has_gradient;
+    if (slot.gradient == nullptr) slot.gradient = context_.gradients().allocate(slot.value.bytes());
+    gradient.tensor.data = slot.gradient;
+  }
+  if (!gradient.accumulate) poison(gradient.tensor.data, gradient.tensor.bytes());
+  return gradient;
+}
+
+void Tape::backward_record(const Record& record) {
+  const auto outputs = static_cast<size_t>(record.plan.output_count);
+  bool reached = false;
+  dout_.clear();
+  for (size_t i = 0; i < outputs; ++i) {
+    const Slot& slot = slots_[static_cast<size_t>(record.first_output) + i];
+    Tensor gradient = slot.value;
+    gradient.data = slot.has_gradient ? slot.gradient : nullptr;
+    reached |= slot.has_gradient;
+    dout_.push_back(gradient);
+  }
+  if (!reached) return;
+
+  inputs_.clear();
+  din_.clear();
+  targets_.clear();
+  for (int32_t i = 0; i < record.operands; ++i) {
+    const int32_t index = operands_[static_cast<size_t>(record.first_operand + i)];
+    const Slot& slot = slots_[static_cast<size_t>(index)];
+    inputs_.push_back(slot.value);
+    Gradient gradient;
+    Target target{-1, nullptr};
+    if (slot.wants_gradient && !has_bit(record.plan.without_gradient, static_cast<size_t>(i))) {
+      target.slot = index;
+      const bool repeated =
+          std::any_of(targets_.begin(), targets_.end(), [&](const Target& earlier) { return earlier.slot == index; });
+      if (repeated) {
+        target.temporary = context_.gradients().allocate(slot.value.bytes());
+        gradient.tensor = slot.value;
+        gradient.tensor.data = target.temporary;
+        poison(target.temporary, slot.value.bytes());
+      } else {
+        gradient = target_of(index);
+      }
+    }
+    targets_.push_back(target);
+    din_.push_back(gradient);
+  }
+  std::array<Tensor, OpPlan::kMaxResults> values;
+  for (size_t i = 0; i < outputs; ++i) values[i] = slots_[static_cast<size_t>(record.first_output) + i].value;
+  const Forward forward(record.op->name, context_, inputs_, {values.data(), outputs},
+                        {saved_.data() + record.first_saved, static_cast<size_t>(record.plan.saved_count)},
+                        record.stream);
+  record.op->backward(Backward(forward, record.plan, dout_, din_), record.attrs.data());
+  finish_targets(record);
+}
+
+void Tape::finish_targets(const Record& record) {
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    if (targets_[i].slot < 0) continue;
+    Slot& slot = slots_[static_cast<size_t>(targets_[i].slot)];
+    if (targets_[i].temporary != nullptr) {
+      const Gradient sum = [&] {
+        Gradient first = din_[i];
+        for (size_t j = 0; j < i; ++j)
+          if (targets_[j].slot == targets_[i].slot && targets_[j].temporary == nullptr) first = din_[j];
+        return first;
+      }();
+      dispatch(record.op->name, slot.value.dtype, [&](auto type) {
+        using T = decltype(type);
+        add_into(sum.ptr<T>(), din_[i].ptr<T>(), slot.value.count());
+      });
+      context_.gradients().free(targets_[i].temporary, slot.value.bytes());
+    }
+    slot.has_gradient = true;
+    if (slot.parameter >= 0) parameters_.received[static_cast<size_t>(slot.parameter)] = 1;
+  }
+  for (int32_t i = 0; i < record.plan.output_count; ++i) {
+    Slot& slot = slots_[static_cast<size_t>(record.first_output + i)];
+    if (!slot.keeps_gradient) release_gradient(slot);
+  }
+}
+
+void Tape::release_gradient(Slot& slot) {
+  if (slot.gradient != nullptr) context_.gradients().free(slot.gradient, slot.value.bytes());
+  slot.gradient = nullptr;
+  slot.has_gradient = false;
+}
+
+void Tape::backward(const Tensor& loss, const BackwardOptions& options) {
+  (void)checked_slot("backward", loss);
+  TRIL_CHECK(loss.count() == 1, "backward", "a loss with one element", cat("shape ", loss.shape),
+             "reduce it with sum or mean, or pass a cotangent");
+  run_backward(loss, options);
+}
+
+void Tape::backward(const Tensor& y, const Tensor& cotangent, const BackwardOptions& options) {
+  (void)checked_slot("backward", y);
+  TRIL_CHECK(cotangent.shape == y.shape && cotangent.dtype == y.dtype, "backward",
+             cat("a cotangent of ", y.dtype, " ", y.shape), cat(cotangent.dtype, " ", cotangent.shape));
+  run_backward(y, options, &cotangent);
+}
+
+const Tape::Slot& Tape::checked_slot(const char* what, const Tensor& x) const {
+  TRIL_CHECK(x.tape == this, what, "a tensor of this tape", "another's");
+  TRIL_CHECK(x.generation == generation_, what, "a tensor of the current pass",
+             cat("one of shape ", x.shape, " made before its tape was reset"));
+  return slots_[static_cast<size_t>(x.slot)];
+}
+
+void Tape::run_backward(const Tensor& y, const BackwardOptions& options, const Tensor* cotangent) {
+  Slot& root = slots_[static_cast<size_t>(y.slot)];
+  TRIL_CHECK(training(), "backward", "a tape in train mode", "one in evaluate mode, which records nothing");
+  TRIL_CHECK(root.wants_gradient, "backward", "a tensor that depends on a variable or a bound parameter",
+             "one that depends on neither", "make an input with Tape::variable, or bind the parameters' gradients");
+  const Gradient seed = target_of(y.slot);
+  dispatch("backward", y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for (int64_t i = 0; i < y.count(); ++i) {
+      const T value = cotangent == nullptr ? T{1} : cotangent->ptr<T>()[i];
+      seed.ptr<T>()[i] = seed.accumulate ? seed.ptr<T>()[i] + value : value;
+    }
+  });
+  root.has_gradient = true;
+  for (auto record = records_.rbegin(); record != records_.rend(); ++record) backward_record(*record);
+  if (!options.allow_unused) expect_all_received();
+}
+
+void Tape::expect_all_received() const {
+  std::string missing;
+  int64_t count = 0;
+  for (size_t i = 0; i < parameters_.received.size(); ++i) {
+    if (parameters_.received[i] != 0) continue;
+    if (++count <= 8) missing += (count > 1 ? ", " : "") + parameters_.names[i];
+  }
+  if (count > 8) missing += cat(" and ", count - 8, " more");
+  TRIL_CHECK(count == 0, "backward", "a gradient for every parameter", cat("none for ", missing),
+             "use them in the loss, or pass allow_unused");
+}
+
+bool Tape::has_gradient(const Tensor& x) const {
+  if (x.is_parameter())
+    return static_cast<size_t>(x.slot) < parameters_.received.size() &&
+           parameters_.received[static_cast<size_t>(x.slot)];
+  return checked_slot("gradient", x).has_gradient;
+}
+
+Tensor Tape::gradient(const Tensor& x) const {
+  TRIL_CHECK(has_gradient(x), "gradient", "a tensor that received a gradient",
+             cat("one of shape ", x.shape, " that received none"),
+             "is it a variable, or kept with keep_gradient, and does the loss depend on it?");
+  Tensor gradient = x;
+  gradient.tape = nullptr;
+  gradient.slot = -1;
+  gradient.data = x.is_parameter()
+                      ? parameters_.gradients + (static_cast<const std::byte*>(x.data) - parameters_.values)
+                      : slots_[static_cast<size_t>(x.slot)].gradient;
+  return gradient;
+}
+
+void Tape::keep_gradient(const Tensor& x) {
+  (void)checked_slot("keep_gradient", x);
+  slots_[static_cast<size_t>(x.slot)].keeps_gradient = true;
+}
+
+void Tape::reset() {
+  for (Slot& slot : slots_) release_gradient(slot);
+  slots_.clear();
+  records_.clear();
+  operands_.clear();
+  saved_.clear();
+  std::fill(parameter_slots_.begin(), parameter_slots_.end(), -1);
+  context_.release(this);
+  ++generation_;
+  ops_run_ = 0;
+}
+
+std::string Tape::to_string() const {
+  std::string text;
+  for (const Record& record : records_) {
+    text += record.op->name;
+    for (int32_t i = 0; i < record.plan.output_count; ++i)
+      text +=
+          cat(i == 0 ? " -> %" : ", %", record.first_output + i, " ", record.plan.outputs[static_cast<size_t>(i)].dtype,
+              " ", record.plan.outputs[static_cast<size_t>(i)].shape);
+    text += " from";
+    for (int32_t i = 0; i < record.operands; ++i)
+      text += cat(" %", operands_[static_cast<size_t>(record.first_operand + i)]);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace tril

@@ -1,0 +1,134 @@
+// The tape: ops run as they are called and leave a flat list of plain records; backward walks the list from the end.
+// Recording order is already topological, so there is no sort and no recursion. A tape belongs to its context's thread.
+// Tensors made on it are valid until reset(), which keeps the memory for the next pass.
+//
+//   Context context;
+//   Tape tape(context);
+//   const Tensor x = tape.variable<float>({2}, {3.0f, 4.0f});
+//   tape.backward(sum(x * x));
+//   tape.gradient(x);  // (6, 8)
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/op.h"
+
+namespace tril {
+
+// Where the gradients of parameters go: a flat buffer with the layout of the parameters' own. Nothing in it is ever
+// zeroed: a parameter not yet marked as received is overwritten, afterwards added to. nn/params.h fills it.
+struct ParameterGradients {
+  const std::byte* values = nullptr;
+  std::byte* gradients = nullptr;
+  int64_t bytes = 0;
+  std::span<uint8_t> received;         // one a parameter, by its index
+  std::span<const std::string> names;  // for errors
+};
+
+struct BackwardOptions {
+  bool allow_unused = false;  // do not throw where a parameter received no gradient
+};
+
+class Tape {
+ public:
+  enum class Mode : uint8_t { train, evaluate };  // evaluate: nothing is recorded, and modules leave dropout out
+
+  explicit Tape(Context& context, Mode mode = Mode::train) : context_(context), mode_(mode) {}
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  [[nodiscard]] Context& context() const { return context_; }
+  [[nodiscard]] bool training() const { return mode_ == Mode::train; }
+
+  // A tensor that wants no gradient: a copy of the values, or a view of memory that outlives the pass.
+  template <class T>
+  [[nodiscard]] Tensor constant(const Shape& shape, std::span<const T> values) {
+    return copy_in("constant", shape, kDTypeOf<T>, values.data(), static_cast<int64_t>(values.size()), false);
+  }
+  template <class T>
+  [[nodiscard]] Tensor constant(const Shape& shape, std::initializer_list<T> values) {
+    return constant(shape, std::span<const T>(values.begin(), values.size()));
+  }
+  [[nodiscard]] Tensor view(const Shape& shape, DType dtype, const void* memory);
+  // A tensor that wants a gradient.
+  template <class T>
+  [[nodiscard]] Tensor variable(const Shape& shape, std::span<const T> values) {
+    return copy_in("variable", shape, kDTypeOf<T>, values.data(), static_cast<int64_t>(values.size()), true);
+  }
+  template <class T>
+  [[nodiscard]] Tensor variable(const Shape& shape, std::initializer_list<T> values) {
+    return variable(shape, std::span<const T>(values.begin(), values.size()));
+  }
+
+  // Parameters used on this tape send their gradients there. Without a binding they are constants.
+  void bind(const ParameterGradients& gradients) { parameters_ = gradients; }
+
+  // Gradients of a tensor with one element, or, with a cotangent of y's shape, of their inner product.
+  void backward(const Tensor& loss, const BackwardOptions& options = {});
+  void backward(const Tensor& y, const Tensor& cotangent, const BackwardOptions& options = {});
+  // The gradient of a variable, of a parameter, or of a tensor that keep_gradient was called for. Throws if it received
+  // none.
+  [[nodiscard]] Tensor gradient(const Tensor& x) const;
+  [[nodiscard]] bool has_gradient(const Tensor& x) const;
+  void keep_gradient(const Tensor& x);
+
+  void reset();
+  [[nodiscard]] int64_t records() const { return static_cast<int64_t>(records_.size()); }
+  [[nodiscard]] std::string to_string() const;  // one line a record
+
+  // For ops (core/op.h: apply).
+  std::array<Tensor, OpPlan::kMaxResults> record(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs);
+
+ private:
+  struct Slot {
+    Tensor value;
+    std::byte* gradient = nullptr;
+    bool wants_gradient = false, has_gradient = false, keeps_gradient = false;
+    int32_t parameter = -1;
+  };
+  struct Record {
+    const OpInfo* op = nullptr;
+    OpPlan plan;
+    uint32_t stream = 0;
+    int32_t first_operand = 0, operands = 0, first_output = 0, first_saved = 0;
+    alignas(16) std::array<std::byte, kMaxAttrs> attrs;
+  };
+  struct Target {  // where one operand's gradient is written during a record's backward
+    int32_t slot;
+    std::byte* temporary;  // the operand occurs twice: its second gradient is made apart, then added
+  };
+
+  Tensor copy_in(const char* what, const Shape& shape, DType dtype, const void* values, int64_t count,
+                 bool wants_gradient);
+  Tensor add_slot(const Tensor& value, bool wants_gradient, int32_t parameter = -1);
+  [[nodiscard]] int32_t resolve(const char* op, const Tensor& tensor);
+  [[nodiscard]] int32_t slot_of_parameter(const char* op, const Tensor& tensor);
+  Tensor allocate(const Shape& shape, DType dtype);
+  [[nodiscard]] const Slot& checked_slot(const char* what, const Tensor& x) const;
+  void run_backward(const Tensor& y, const BackwardOptions& options, const Tensor* cotangent = nullptr);
+  void backward_record(const Record& record);
+  [[nodiscard]] Gradient target_of(int32_t slot);
+  void finish_targets(const Record& record);
+  void release_gradient(Slot& slot);
+  void expect_all_received() const;
+  void poison(void* data, int64_t bytes) const;
+
+  Context& context_;
+  Mode mode_;
+  uint32_t generation_ = 0;
+  uint32_t ops_run_ = 0;
+  ParameterGradients parameters_;
+  std::vector<Slot> slots_;
+  std::vector<Record> records_;
+  std::vector<int32_t> operands_;  // slots, of all records one after the other
+  std::vector<Tensor> saved_;
+  std::vector<int32_t> parameter_slots_;  // by parameter index; -1: not used in this pass
+  std::vector<Tensor> inputs_, dout_;     // working lists of one op at a time, kept for their memory
+  std::vector<Gradient> din_;
+  std::vector<Target> targets_;
+};
+
+}  // namespace tril

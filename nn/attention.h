@@ -1,0 +1,42 @@
+// Multi-head attention. Tokens are nodes of a directed graph that look at each other: in self-attention at all of their
+// own sequence, causal at those before them, in cross-attention at another sequence. Heads are segments of the width,
+// each with its own look.
+#pragma once
+
+#include "nn/layers.h"
+
+namespace tril {
+
+struct MultiHeadAttentionOptions {
+  int64_t width = 0, heads = 1;
+  bool causal = false, bias = true;
+  double dropout = 0.0;                          // of the attention weights
+  std::optional<double> scale{};                 // default 1/sqrt(D)
+  double projection_deviation = kInitDeviation;  // of c_proj's initial weights
+};
+
+// Self-attention of x (B, T, C). c_attn makes queries, keys and values in one product; c_proj mixes the heads. GPT-2's
+// names.
+class SelfAttention {
+ public:
+  SelfAttention(const Scope& scope, const MultiHeadAttentionOptions& options);
+  // lengths (B), i32, optional: how many positions of each sample are real.
+  [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& lengths = {}) const;
+
+ private:
+  Linear c_attn_, c_proj_;
+  AttentionOptions options_;
+};
+
+// Queries from x (B, Tq, C), keys and values from a memory (B, Tk, C) of another length.
+class CrossAttention {
+ public:
+  CrossAttention(const Scope& scope, const MultiHeadAttentionOptions& options);
+  [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& memory, const Tensor& memory_lengths = {}) const;
+
+ private:
+  Linear q_proj_, k_proj_, v_proj_, c_proj_;
+  AttentionOptions options_;
+};
+
+}  // namespace tril

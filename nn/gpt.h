@@ -1,0 +1,65 @@
+// A decoder-only transformer, the whole model in this file and gpt.cpp: token and position embeddings, pre-norm blocks
+// of causal self-attention and an MLP, a final norm, and a head tied to the token embedding. Shapes and parameter names
+// are nanoGPT's and GPT-2's. A. Radford et al., "Language models are unsupervised multitask learners", 2019;
+// https://github.com/karpathy/nanoGPT
+#pragma once
+
+#include <vector>
+
+#include "nn/attention.h"
+#include "nn/layers.h"
+#include "nn/positions.h"
+
+namespace tril {
+
+struct GptConfig {
+  int64_t vocabulary = 0;  // V
+  int64_t context = 64;    // T, the most tokens that are seen at once
+  int64_t layers = 4, heads = 4;
+  int64_t width = 128;   // C
+  double dropout = 0.0;  // of embeddings, attention weights and residual branches
+  bool bias = false;     // in linear layers and norms
+  Gelu gelu = Gelu::erf;
+
+  // Throws, naming the field, where a model cannot be made.
+  void check() const;
+  [[nodiscard]] int64_t parameters() const;
+  // Floating-point operations of one training step on `batch` whole contexts: 6 a weight and token, and attention's
+  // products over the causal half of the T x T pairs.
+  [[nodiscard]] double step_flops(int64_t batch) const;
+};
+
+// Looks back with attention, then thinks with an MLP; each adds to the residual stream.
+class Block {
+ public:
+  Block(const Scope& scope, const GptConfig& config);
+  void operator()(ResidualStream& stream) const;
+
+ private:
+  LayerNorm ln_1_;
+  SelfAttention attn_;
+  LayerNorm ln_2_;
+  Mlp mlp_;
+};
+
+class Gpt {
+ public:
+  // Adds its parameters to the store, named as nanoGPT's: transformer.wte.weight, transformer.h.0.attn.c_attn.weight, …
+  Gpt(ParamStore& store, const GptConfig& config);
+
+  // ids (B, T) of i32 on a tape, T at most the context -> logits (B, T, V).
+  [[nodiscard]] Tensor operator()(const Tensor& ids) const;
+  // The mean cross-entropy of the targets (B, T), in nats; -1 is ignored.
+  [[nodiscard]] Tensor loss(const Tensor& ids, const Tensor& targets, const CrossEntropyOptions& options = {}) const;
+  [[nodiscard]] const GptConfig& config() const { return config_; }
+
+ private:
+  GptConfig config_;
+  Embedding wte_;
+  LearnedPositions wpe_;
+  Dropout drop_;
+  std::vector<Block> blocks_;
+  LayerNorm ln_f_;
+};
+
+}  // namespace tril

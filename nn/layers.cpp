@@ -1,0 +1,38 @@
+#include "nn/layers.h"
+
+namespace tril {
+
+Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool with_bias, double deviation)
+    : weight(scope.param("weight", {out, in}, Init::normal(deviation))),
+      bias(with_bias ? scope.param("bias", {out}, Init::zeros()) : Param()) {}
+
+Embedding::Embedding(const Scope& scope, int64_t count, int64_t width)
+    : weight(scope.param("weight", {count, width}, Init::normal(kInitDeviation))) {}
+
+Dropout::Dropout(double probability) : p(probability) {
+  TRIL_CHECK(p >= 0.0 && p < 1.0, "dropout", "0 <= p < 1", cat(p));
+}
+
+void ResidualStream::add(const Tensor& branch) {
+  TRIL_CHECK(branch_.data == nullptr, "ResidualStream", "a norm between two branches", "two branches in a row");
+  branch_ = branch;
+}
+
+LayerNorm::LayerNorm(const Scope& scope, int64_t width, bool with_bias, double epsilon)
+    : weight(scope.param("weight", {width}, Init::ones())),
+      bias(with_bias ? scope.param("bias", {width}, Init::zeros()) : Param()),
+      epsilon_(epsilon) {}
+
+Tensor LayerNorm::operator()(ResidualStream& stream) const {
+  if (stream.branch_.data == nullptr) return (*this)(stream.sum_);
+  const AddLayerNorm both = add_layer_norm(stream.sum_, stream.branch_, weight, bias, stream.dropout_, epsilon_);
+  stream = ResidualStream(both.sum, stream.dropout_);
+  return both.normed;
+}
+
+Mlp::Mlp(const Scope& scope, int64_t width, int64_t inner, bool bias, Gelu form, double projection_deviation)
+    : c_fc_(scope / "c_fc", width, inner, bias),
+      c_proj_(scope / "c_proj", inner, width, bias, projection_deviation),
+      form_(form) {}
+
+}  // namespace tril

@@ -1,0 +1,73 @@
+// The layers a transformer is made of. A layer is made once, in a scope that names its parameters, and called as often
+// as you like: calling is const and the tape is found in the operand. Shapes: B batch, T time, C width.
+#pragma once
+
+#include "core/ops.h"
+#include "nn/params.h"
+
+namespace tril {
+
+// Weights start normal with this deviation, as in GPT-2; biases at 0.
+inline constexpr double kInitDeviation = 0.02;
+
+// x Wᵀ + b. weight (out, in), bias (out).
+class Linear {
+ public:
+  Linear(const Scope& scope, int64_t in, int64_t out, bool bias = true, double deviation = kInitDeviation);
+  [[nodiscard]] Tensor operator()(const Tensor& x) const { return linear(x, weight, bias); }
+  Param weight, bias;
+};
+
+// weight (count, width): a row for each id.
+class Embedding {
+ public:
+  Embedding(const Scope& scope, int64_t count, int64_t width);
+  [[nodiscard]] Tensor operator()(const Tensor& ids) const { return embedding(ids, weight); }
+  Param weight;
+};
+
+class Dropout {
+ public:
+  explicit Dropout(double p);
+  [[nodiscard]] Tensor operator()(const Tensor& x) const { return p == 0.0 ? x : dropout(x, p); }
+  double p;
+};
+
+// The residual stream of a pre-norm transformer (B, T, C). A branch added to it is kept aside until the next norm,
+// which adds and normalises in one pass.
+class ResidualStream {
+ public:
+  explicit ResidualStream(const Tensor& x, double branch_dropout = 0.0) : sum_(x), dropout_(branch_dropout) {}
+  void add(const Tensor& branch);
+
+ private:
+  friend class LayerNorm;
+  Tensor sum_, branch_;
+  double dropout_;
+};
+
+// weight (width) starts at 1, bias (width) at 0.
+class LayerNorm {
+ public:
+  LayerNorm(const Scope& scope, int64_t width, bool bias = true, double epsilon = 1e-5);
+  [[nodiscard]] Tensor operator()(const Tensor& x) const { return layer_norm(x, weight, bias, epsilon_); }
+  [[nodiscard]] Tensor operator()(ResidualStream& stream) const;
+  Param weight, bias;
+
+ private:
+  double epsilon_;
+};
+
+// Two linear layers with a GELU between: c_fc (C to inner), c_proj (inner to C).
+class Mlp {
+ public:
+  Mlp(const Scope& scope, int64_t width, int64_t inner, bool bias, Gelu form,
+      double projection_deviation = kInitDeviation);
+  [[nodiscard]] Tensor operator()(const Tensor& x) const { return c_proj_(gelu(c_fc_(x), form_)); }
+
+ private:
+  Linear c_fc_, c_proj_;
+  Gelu form_;
+};
+
+}  // namespace tril

@@ -1,0 +1,126 @@
+// Named parameters. A ParamStore owns the values of a model in one flat buffer, a GradStore their gradients in another
+// of the same layout, so that optimizers, clipping and files see two arrays. Modules name their parameters once, in
+// their constructors, by scope:
+//
+//   ParamStore store(DType::f32, seed);
+//   Linear layer(Scope(store) / "head", 4, 2);   // head.weight (2, 4), head.bias (2)
+//   store.freeze();                              // lays the values out and fills them; afterwards modules can be
+//   called
+//
+// Tied weights are one Param used twice. Initial values depend on (seed, name), not on the order of making. Not
+// thread-safe while it grows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/tape.h"
+
+namespace tril {
+
+// How a parameter starts: all alike, or normal with mean 0.
+struct Init {
+  double constant = 0.0;
+  double deviation = 0.0;
+  [[nodiscard]] static Init zeros() { return {}; }
+  [[nodiscard]] static Init ones() { return {.constant = 1.0}; }
+  [[nodiscard]] static Init normal(double deviation) { return {.deviation = deviation}; }
+};
+
+struct ParamInfo {
+  std::string name;
+  Tensor value;  // not on a tape; its data is set when the store is frozen
+  Init init;
+  [[nodiscard]] bool decays() const { return value.shape.rank() >= 2; }  // matrices decay; biases and norms do not
+};
+
+class ParamStore {
+ public:
+  explicit ParamStore(DType dtype = DType::f32, uint64_t seed = 1);
+  ParamStore(const ParamStore&) = delete;
+  ParamStore& operator=(const ParamStore&) = delete;
+
+  // Throws if the name is taken or the store is frozen.
+  const ParamInfo& add(const std::string& name, const Shape& shape, const Init& init);
+  void freeze();
+
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] bool frozen() const { return values_ != nullptr; }
+  [[nodiscard]] const std::deque<ParamInfo>& params() const { return params_; }
+  [[nodiscard]] const ParamInfo* find(std::string_view name) const;
+  [[nodiscard]] std::span<const std::string> names() const { return names_; }
+  [[nodiscard]] int64_t count() const { return count_; }  // elements, without padding
+  // The flat buffer. Each parameter starts on a 64-byte line; the padding between is zero and stays so.
+  [[nodiscard]] std::byte* data() const { return values_ == nullptr ? nullptr : values_->data(); }
+  [[nodiscard]] int64_t elements() const { return elements_; }  // of the buffer, with padding
+  [[nodiscard]] int64_t offset(const ParamInfo& param) const;   // in elements
+
+ private:
+  DType dtype_;
+  uint64_t seed_;
+  std::deque<ParamInfo> params_;  // a deque: modules point at its elements
+  std::vector<std::string> names_;
+  std::vector<int64_t> offsets_;
+  std::unique_ptr<MemoryBlock> values_;
+  int64_t count_ = 0, elements_ = 0;
+};
+
+class GradStore {
+ public:
+  explicit GradStore(const ParamStore& params);
+  // What a tape is bound to.
+  [[nodiscard]] ParameterGradients binding();
+  // Forgets all gradients: the next backward overwrites them. Nothing is written.
+  void reset();
+  [[nodiscard]] std::byte* data() const { return gradients_.data(); }
+  [[nodiscard]] bool received(const ParamInfo& param) const {
+    return received_[static_cast<size_t>(param.value.slot)] != 0;
+  }
+  // A parameter's gradient as a tensor without a tape.
+  [[nodiscard]] Tensor of(const ParamInfo& param) const;
+
+ private:
+  const ParamStore& params_;
+  MemoryBlock gradients_;
+  std::vector<uint8_t> received_;
+};
+
+// A parameter as a module holds it; turns into the tensor that ops take.
+class Param {
+ public:
+  Param() = default;
+  explicit Param(const ParamInfo& info) : info_(&info) {}
+  operator Tensor() const { return info_ == nullptr ? Tensor{} : checked(); }  // NOLINT: implicit on purpose
+  [[nodiscard]] const ParamInfo& info() const { return *info_; }
+  [[nodiscard]] explicit operator bool() const { return info_ != nullptr; }
+
+ private:
+  [[nodiscard]] const Tensor& checked() const;
+  const ParamInfo* info_ = nullptr;
+};
+
+// A place in the tree of names.
+class Scope {
+ public:
+  explicit Scope(ParamStore& store, std::string path = {}) : store_(&store), path_(std::move(path)) {}
+  [[nodiscard]] Scope operator/(std::string_view child) const { return Scope(*store_, join(child)); }
+  [[nodiscard]] Scope operator/(int64_t child) const { return *this / cat(child); }
+  [[nodiscard]] Param param(std::string_view name, const Shape& shape, const Init& init) const {
+    return Param(store_->add(join(name), shape, init));
+  }
+
+ private:
+  [[nodiscard]] std::string join(std::string_view child) const {
+    return path_.empty() ? std::string(child) : cat(path_, ".", child);
+  }
+  ParamStore* store_;
+  std::string path_;
+};
+
+}  // namespace tril

@@ -1,0 +1,33 @@
+// Attention alone does not see order: position has to be put in. Both kinds here are added to the token embeddings (B,
+// T, C).
+#pragma once
+
+#include <vector>
+
+#include "nn/layers.h"
+
+namespace tril {
+
+// A learned vector for every position up to `context`: weight (context, C).
+class LearnedPositions {
+ public:
+  LearnedPositions(const Scope& scope, int64_t context, int64_t width);
+  [[nodiscard]] Tensor operator()(const Tensor& x) const;
+  Param weight;
+};
+
+// Fixed waves, https://arxiv.org/abs/1706.03762 section 3.5: column 2i is sin(t / 10000^(2i/C)), column 2i+1 its
+// cosine. An odd width ends on a sine.
+class SinusoidalPositions {
+ public:
+  SinusoidalPositions(int64_t context, int64_t width);
+  [[nodiscard]] Tensor operator()(const Tensor& x) const;
+  [[nodiscard]] double at(int64_t position, int64_t column) const;
+
+ private:
+  int64_t context_, width_;
+  std::vector<double> table_;  // (context, C)
+  std::vector<float> table_f32_;
+};
+
+}  // namespace tril
