@@ -67,13 +67,4 @@ void matmul(Context& context, const MatmulShape& shape, const double* a, const d
   });
 }
 
-void tile_matmul(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, double alpha, const double* a,
-                 int64_t lda, const double* b, int64_t ldb, double beta, double* c, int64_t ldc) {
-  for (int64_t row = 0; row < m; ++row) {
-    double* const out = c + row * ldc;
-    for (int64_t j = 0; j < n; ++j) out[j] = beta == 0.0 ? 0.0 : beta * out[j];
-    add_product_row(transpose_a, transpose_b, row, n, k, alpha, a, lda, b, ldb, out);
-  }
-}
-
 }  // namespace tril

@@ -13,8 +13,4 @@ void matmul(Context& context, const MatmulShape& shape, const float* a, const fl
 void matmul(Context& context, const MatmulShape& shape, const double* a, const double* b, double* c,
             const double* bias = nullptr);
 
-// The same on the calling thread alone, for tiles: C = alpha · A · B + beta · C. The f32 form is oneDNN's.
-void tile_matmul(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, double alpha, const double* a,
-                 int64_t lda, const double* b, int64_t ldb, double beta, double* c, int64_t ldc);
-
 }  // namespace tril

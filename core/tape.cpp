@@ -1,6 +1,7 @@
 #include "core/tape.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/parallel.h"
@@ -9,6 +10,16 @@ namespace tril {
 namespace {
 
 constexpr bool has_bit(uint64_t bits, size_t i) { return i < 64 && (bits >> i & 1u) != 0; }
+
+bool is_finite(const Tensor& tensor) {
+  if (tensor.dtype != DType::f32 && tensor.dtype != DType::f64) return true;
+  bool finite = true;
+  dispatch("tape", tensor.dtype, [&](auto type) {
+    const auto* const values = tensor.ptr<decltype(type)>();
+    finite = std::all_of(values, values + tensor.count(), [](auto value) { return std::isfinite(value); });
+  });
+  return finite;
+}
 
 template <class T>
 void add_into(T* sum, const T* term, int64_t count) {
@@ -346,6 +357,15 @@ std::string Tape::to_string() const {
     text += '\n';
   }
   return text;
+}
+
+std::string Tape::first_non_finite() const {
+  for (const Record& record : records_)
+    for (int32_t i = 0; i < record.plan.output_count; ++i) {
+      const Tensor& value = slots_[static_cast<size_t>(record.first_output + i)].value;
+      if (!is_finite(value)) return cat(record.op->name, " -> ", value.dtype, " ", value.shape);
+    }
+  return {};
 }
 
 }  // namespace tril

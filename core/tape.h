@@ -78,6 +78,8 @@ class Tape {
   void reset();
   [[nodiscard]] int64_t records() const { return static_cast<int64_t>(records_.size()); }
   [[nodiscard]] std::string to_string() const;  // one line a record
+  // The first op of this pass whose result holds a NaN or an infinity, as "exp -> f32 (2, 3)"; empty: all are finite.
+  [[nodiscard]] std::string first_non_finite() const;
 
   // For ops (core/op.h: apply).
   std::array<Tensor, OpPlan::kMaxResults> record(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs);

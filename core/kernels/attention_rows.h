@@ -1,5 +1,6 @@
-// One query's row of attention: from scores to weights, and back. `seen` keys may be looked at, `width` are laid out in
-// the tile; what lies between gets weight 0.
+// Blocks of rows of attention: from scores to weights, and back. A row is a query's; of its `padded` columns the first
+// `seen` are keys that it may look at. The others get a score of -inf, and so the weight 0: masking is renormalising
+// over what may be seen.
 #pragma once
 
 #include <cmath>
@@ -10,67 +11,105 @@
 
 namespace tril::attention_rows {
 
-// Scores become e^(s - top), times the dropout factors if there are any. Returns the log-sum-exp; `total` is the sum
-// before dropout.
+// Rows are padded to whole panels of keys, so that the loops over them have no rests.
+inline constexpr int64_t kPanel = 32;
+
+[[nodiscard]] constexpr int64_t pad(int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
+
+// What a block of rows is: `count` queries from `first` on, over `padded` columns, `stride` apart.
+struct Block {
+  int64_t first, count, padded, stride;
+  int64_t keys;  // that the sample has
+  bool causal;
+  DropoutMask mask;
+  uint32_t sample;
+  int64_t mask_row, mask_stride;  // the mask's place of the first row, and between rows
+  [[nodiscard]] int64_t seen(int64_t row) const { return causal ? std::min(first + row + 1, keys) : keys; }
+};
+
 template <class T>
-TRIL_CLONES void weights(T* row, int64_t seen, int64_t width, const DropoutMask& mask, uint32_t sample, int64_t index,
-                         T* factors, T* lse, T* total) {
-  const T top = rows::max(row, seen);
-  const T shift = top == -std::numeric_limits<T>::infinity() ? T{0} : top;
-  T sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < seen; ++j) {
-    row[j] = math::exp(row[j] - shift);
-    sum += row[j];
-  }
-  *total = sum;
-  *lse = shift + std::log(sum);
-  if (mask.active()) {
-    dropout_factors(mask, sample, index, seen, factors);
-    for (int64_t j = 0; j < seen; ++j) row[j] *= factors[j];
-  }
-  for (int64_t j = seen; j < width; ++j) row[j] = T{0};
+TRIL_INLINE void hide(T* row, int64_t seen, int64_t padded, T value) {
+  for (int64_t j = seen; j < padded; ++j) row[j] = value;
 }
 
-// scores -> dropped weights P', and dP' -> dS = P (dP - delta): P is made again from the log-sum-exp.
+// Scores become e^(s - top), times the dropout factors if there are any. lse (count) gets each row's log-sum-exp,
+// totals (count) the sums before dropout, by which the outputs are still to be divided.
 template <class T>
-TRIL_CLONES void gradients(T* scores, T* dweights, int64_t seen, int64_t width, T lse, T delta, const DropoutMask& mask,
-                           uint32_t sample, int64_t index, T* factors) {
-  if (mask.active()) {
-    dropout_factors(mask, sample, index, seen, factors);
-    for (int64_t j = 0; j < seen; ++j) {
-      const T p = math::exp(scores[j] - lse);
-      scores[j] = p * factors[j];
-      dweights[j] = p * (dweights[j] * factors[j] - delta);
+TRIL_CLONES void weights(T* scores, const Block& block, T* factors, T* lse, T* totals) {
+  constexpr T kHidden = -std::numeric_limits<T>::infinity();
+  for (int64_t i = 0; i < block.count; ++i) {
+    T* const row = scores + i * block.stride;
+    hide(row, block.seen(i), block.padded, kHidden);
+    const T top = rows::max(row, block.padded), shift = top == kHidden ? T{0} : top;
+    for (int64_t j = 0; j < block.padded; ++j) row[j] = math::exp_of_difference(row[j] - shift);
+    const T sum = rows::sum(row, block.padded);
+    totals[i] = sum;
+    lse[i] = shift + std::log(sum);
+    if (!block.mask.active()) continue;
+    dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
+    for (int64_t j = 0; j < block.padded; ++j) row[j] *= factors[j];
+  }
+}
+
+// scores -> dropped weights P', and dP' -> dS = P (dP - delta), where P is made again from the log-sum-exp, and delta
+// is the sum over the head of dO O. Rows of o and d_o are `row` apart.
+template <class T>
+TRIL_CLONES void gradients(T* scores, T* dweights, const Block& block, T* factors, const T* lse, const T* o,
+                           const T* d_o, int64_t row_o, int64_t head) {
+  for (int64_t i = 0; i < block.count; ++i) {
+    T *const s = scores + i * block.stride, *const d = dweights + i * block.stride;
+    hide(s, block.seen(i), block.padded, -std::numeric_limits<T>::infinity());
+    hide(d, block.seen(i), block.padded, T{0});
+    const T delta = rows::dot(o + i * row_o, d_o + i * row_o, head);
+    const T shift = lse[i] == -std::numeric_limits<T>::infinity() ? T{0} : lse[i];
+    if (block.mask.active()) {
+      dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
+      for (int64_t j = 0; j < block.padded; ++j) {
+        const T p = math::exp_of_difference(s[j] - shift);
+        s[j] = p * factors[j];
+        d[j] = p * (d[j] * factors[j] - delta);
+      }
+    } else {
+      for (int64_t j = 0; j < block.padded; ++j) {
+        const T p = math::exp_of_difference(s[j] - shift);
+        s[j] = p;
+        d[j] = p * (d[j] - delta);
+      }
     }
-  } else {
-    for (int64_t j = 0; j < seen; ++j) {
-      const T p = math::exp(scores[j] - lse);
-      scores[j] = p;
-      dweights[j] = p * (dweights[j] - delta);
+  }
+}
+
+// Divides rows by their totals; a row whose total is 0 had nothing to see, and is 0.
+template <class T>
+TRIL_CLONES void divide(T* out, int64_t row, const T* totals, int64_t count, int64_t head) {
+  for (int64_t i = 0; i < count; ++i) {
+    const T factor = totals[i] == T{0} ? T{0} : T{1} / totals[i];
+    for (int64_t d = 0; d < head; ++d) out[i * row + d] = totals[i] == T{0} ? T{0} : out[i * row + d] * factor;
+  }
+}
+
+// x (rows, head), its rows `stride` apart, as panels of kPanel rows, each transposed: (head, kPanel). The last one is
+// filled with zeros.
+template <class T>
+TRIL_CLONES void transpose_panels(const T* x, int64_t stride, int64_t rows, int64_t head, T* panels) {
+  for (int64_t first = 0; first < rows; first += kPanel) {
+    T* const panel = panels + first * head;
+    const T* const from = x + first * stride;
+    if (first + kPanel <= rows) {
+      for (int64_t d = 0; d < head; ++d)
+        for (int64_t j = 0; j < kPanel; ++j) panel[d * kPanel + j] = from[j * stride + d];
+    } else {
+      for (int64_t d = 0; d < head; ++d)
+        for (int64_t j = 0; j < kPanel; ++j) panel[d * kPanel + j] = first + j < rows ? from[j * stride + d] : T{0};
     }
   }
-  for (int64_t j = seen; j < width; ++j) scores[j] = dweights[j] = T{0};
 }
 
+// x (rows, head) without the gaps between its rows, which would make them compete for the same cache lines.
 template <class T>
-TRIL_CLONES void scale_row(T* row, T factor, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) row[i] *= factor;
-}
-
-template <class T>
-TRIL_CLONES T dot(const T* a, const T* b, int64_t n) {
-  return rows::dot(a, b, n);
-}
-
-// columns (n, rows) = x (rows, n) transposed; rows of x lie `stride` apart.
-template <class T>
-void transpose(const T* x, int64_t stride, int64_t rows, int64_t n, T* columns) {
-  constexpr int64_t kTile = 16;
-  for (int64_t i0 = 0; i0 < rows; i0 += kTile)
-    for (int64_t j0 = 0; j0 < n; j0 += kTile)
-      for (int64_t j = j0; j < std::min(j0 + kTile, n); ++j)
-        for (int64_t i = i0; i < std::min(i0 + kTile, rows); ++i) columns[j * rows + i] = x[i * stride + j];
+TRIL_CLONES void pack(const T* x, int64_t stride, int64_t rows, int64_t head, T* packed) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t d = 0; d < head; ++d) packed[i * head + d] = x[i * stride + d];
 }
 
 }  // namespace tril::attention_rows

@@ -221,10 +221,10 @@ struct BroadcastOp {
 };
 
 [[nodiscard]] inline std::vector<Sample> broadcast_samples(SampleInput::Values values, const SampleFunction& run) {
-  const std::vector<std::pair<Shape, Shape>> shapes = {{{3, 5}, {3, 5}},    {{2, 3, 17}, {17}},     {{7}, {2, 3, 7}},
-                                                       {{2, 1, 5}, {3, 1}}, {{4, 3}, {4, 1}},       {{1, 4}, {3, 1}},
-                                                       {{}, {2, 3}},        {{2, 3, 4}, {1, 3, 4}}, {{1}, {1}},
-                                                       {{0, 3}, {3}},       {{2, 1, 3}, {2, 4, 3}}};
+  const std::vector<std::pair<Shape, Shape>> shapes = {
+      {{3, 5}, {3, 5}},       {{2, 3, 17}, {17}},  {{7}, {2, 3, 7}},       {{2, 1, 5}, {3, 1}}, {{4, 3}, {4, 1}},
+      {{1, 4}, {3, 1}},       {{}, {2, 3}},        {{2, 3, 4}, {1, 3, 4}}, {{1}, {1}},          {{0, 3}, {3}},
+      {{2, 1, 3}, {2, 4, 3}}, {{129, 130}, {130}}, {{129, 1}, {129, 130}}};
   std::vector<Sample> samples;
   for (const auto& [a, b] : shapes)
     samples.push_back({.label = cat(a, " and ", b),

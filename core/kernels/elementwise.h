@@ -71,10 +71,11 @@ struct ElementwiseOp {
   }
 };
 
-// Sizes on both sides of the vector widths, and empty.
+// Sizes on both sides of the vector widths, empty, and enough for three threads.
 [[nodiscard]] inline std::vector<Sample> elementwise_samples(SampleInput::Values values, const SampleFunction& run) {
   std::vector<Sample> samples;
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{7}, Shape{2, 9}, Shape{3, 17}, Shape{2, 3, 11}, Shape{0, 4}})
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{7}, Shape{2, 9}, Shape{3, 17}, Shape{2, 3, 11}, Shape{0, 4},
+                             Shape{2, kElementGrain + 8}})
     samples.push_back({.label = cat("shape ", shape), .inputs = {{.shape = shape, .values = values}}, .run = run});
   samples.push_back({.label = "i32",
                      .inputs = {SampleInput::of_tokens({3}, 5)},

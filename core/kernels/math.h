@@ -1,4 +1,4 @@
-// exp, tanh, sigmoid and the normal distribution, written so that loops over them vectorise: no branch, no call. The
+// exp, tanh, sigmoid and GELU, written so that loops over them vectorise: no branch, no call. The
 // f32 forms are polynomials fitted for this file (relative error against f64 noted at each); the f64 forms are the
 // standard library's.
 #pragma once
@@ -15,6 +15,17 @@ namespace tril::math {
 
 TRIL_INLINE double exp(double x) { return std::exp(x); }
 
+// e^r for |r| <= ln 2 / 2.
+TRIL_INLINE float exp_polynomial(float r) {
+  float p = 0.001382941147f;
+  p = p * r + 0.008374777623f;
+  p = p * r + 0.041668359190f;
+  p = p * r + 0.166664212942f;
+  p = p * r + 0.499999910593f;
+  p = p * r + 1.0f;
+  return p * r + 1.0f;
+}
+
 // e^x = 2^n e^r with n = round(x log2 e), |r| <= ln 2 / 2; 1.2e-7. Results under 2^-126 are 0.
 TRIL_INLINE float exp(float x) {
   constexpr float kRound = 12582912.0f;                                 // 1.5 * 2^23: adding it rounds to an integer
@@ -22,17 +33,23 @@ TRIL_INLINE float exp(float x) {
   const float shifted = clamped * std::numbers::log2e_v<float> + kRound;
   const float n = shifted - kRound;
   const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
-  float p = 0.001382941147f;
-  p = p * r + 0.008374777623f;
-  p = p * r + 0.041668359190f;
-  p = p * r + 0.166664212942f;
-  p = p * r + 0.499999910593f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
+  const float p = exp_polynomial(r);
   const int32_t whole = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound);
   const int32_t half = whole >> 1;  // in two steps, so that 2^128 has an exponent
   const float scaled = p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((whole - half + 127) << 23);
   return x < -87.33654f ? 0.0f : (x > 88.72283f ? std::numeric_limits<float>::infinity() : scaled);
+}
+
+// The same for differences from a maximum, at most 0 but for rounding: nothing to guard above, and 2^n is 0 by itself
+// where x is -inf.
+TRIL_INLINE double exp_of_difference(double x) { return std::exp(x); }
+TRIL_INLINE float exp_of_difference(float x) {
+  constexpr float kRound = 12582912.0f + 127.0f;  // so that the low bits of the rounded sum are the exponent of 2^n
+  const float clamped = x < -88.0f ? -88.0f : x;
+  const float shifted = clamped * std::numbers::log2e_v<float> + kRound;
+  const float n = shifted - kRound;
+  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
+  return exp_polynomial(r) * std::bit_cast<float>(std::bit_cast<uint32_t>(shifted) << 23);
 }
 
 template <class T>
@@ -55,35 +72,51 @@ TRIL_INLINE float tanh(float x) {
   return square < 0.5f ? x * p : (x < 0.0f ? -far : far);
 }
 
-// The standard normal density and distribution at x, which share e^{-x²/2}.
-template <class T>
-struct Normal {
-  T density, distribution;
-};
-
-TRIL_INLINE Normal<double> normal(double x) {
-  return {std::exp(-0.5 * x * x) * (std::numbers::inv_sqrtpi * std::numbers::sqrt2 * 0.5),
-          0.5 * std::erfc(-x * (std::numbers::sqrt2 * 0.5))};
+// The exact GELU x Phi(x), Phi the standard normal distribution, and its derivative Phi(x) + x phi(x).
+TRIL_INLINE double gelu_erf(double x) { return x * 0.5 * std::erfc(-x * (std::numbers::sqrt2 * 0.5)); }
+TRIL_INLINE double gelu_erf_slope(double x) {
+  const double density = std::exp(-0.5 * x * x) * (std::numbers::inv_sqrtpi * std::numbers::sqrt2 * 0.5);
+  return 0.5 * std::erfc(-x * (std::numbers::sqrt2 * 0.5)) + x * density;
 }
 
-// Phi(-z√2) = e^{-z²} t Q(t) / 2 with t = 1 / (1 + z/2), Q fitted to the scaled complementary error function; 3e-7.
-TRIL_INLINE Normal<float> normal(float x) {
-  constexpr float kInvSqrt2 = std::numbers::sqrt2_v<float> * 0.5f;
-  const float z = (x < 0.0f ? -x : x) * kInvSqrt2;
-  const float t = 1.0f / (1.0f + 0.5f * z);
-  const float e = exp(-0.5f * x * x);
-  float q = 0.01353464928f;
-  q = q * t - 0.1296140552f;
-  q = q * t + 0.4428111315f;
-  q = q * t - 0.6870458126f;
-  q = q * t + 0.4341518879f;
-  q = q * t - 0.1045284793f;
-  q = q * t + 0.227445513f;
-  q = q * t + 0.2382882237f;
-  q = q * t + 0.2828940153f;
-  q = q * t + 0.2820628881f;
-  const float tail = 0.5f * e * t * q;
-  return {e * 0.3989422804f, x < 0.0f ? tail : 1.0f - tail};
+// Both are 1/2 and an odd function of x, fitted as x P(x²) / Q(x²) up to |x| = 5.5, where they have reached 0 or 1:
+// 2e-7 and 5e-7, absolute.
+inline constexpr float kGeluEnd = 5.5f;
+TRIL_INLINE float gelu_clamp(float x) { return x < -kGeluEnd ? -kGeluEnd : (x > kGeluEnd ? kGeluEnd : x); }
+
+TRIL_INLINE float gelu_erf(float x) {
+  const float clamped = gelu_clamp(x), u = clamped * clamped;
+  float p = 2.274934907e-08f;
+  p = p * u + 6.352115179e-06f;
+  p = p * u + 1.688259654e-04f;
+  p = p * u + 4.677262157e-03f;
+  p = p * u + 3.385268152e-02f;
+  p = p * u + 3.989422321e-01f;
+  float q = 1.197503252e-06f;
+  q = q * u + 7.364757039e-05f;
+  q = q * u + 1.884446479e-03f;
+  q = q * u + 2.864588983e-02f;
+  q = q * u + 2.515220046e-01f;
+  q = q * u + 1.0f;
+  const float distribution = 0.5f + clamped * p / q;
+  return (x < -kGeluEnd ? 0.0f : x) * distribution;
+}
+
+TRIL_INLINE float gelu_erf_slope(float x) {
+  const float clamped = gelu_clamp(x), u = clamped * clamped;
+  float p = 1.908720719e-07f;
+  p = p * u + 3.580319026e-05f;
+  p = p * u + 2.059325925e-05f;
+  p = p * u + 1.421903819e-02f;
+  p = p * u - 3.094391339e-02f;
+  p = p * u + 7.978852987e-01f;
+  float q = 8.887115655e-06f;
+  q = q * u + 1.920603390e-04f;
+  q = q * u + 3.521819832e-03f;
+  q = q * u + 4.098851979e-02f;
+  q = q * u + 2.945587337e-01f;
+  q = q * u + 1.0f;
+  return 0.5f + clamped * p / q;
 }
 
 }  // namespace tril::math

@@ -16,17 +16,21 @@ namespace tril::norm_rows {
 template <class T>
 TRIL_INLINE std::pair<T, T> statistics(const T* x, int64_t n, T epsilon) {
   const T mean = rows::sum(x, n) / static_cast<T>(n);
-  T squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (int64_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const T squares = rows::sum_of<T>(
+      n, [ x, mean ](int64_t i, auto at) __attribute__((always_inline)) {
+        const auto centred = at(x + i) - mean;
+        return centred * centred;
+      });
   return {mean, T{1} / std::sqrt(squares / static_cast<T>(n) + epsilon)};
 }
 
 template <class T>
 TRIL_INLINE void normalise(const T* x, T mean, T r, const T* weight, const T* bias, T* y, int64_t n) {
   if (bias != nullptr) {
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * r * weight[i] + bias[i];
   } else {
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * r * weight[i];
   }
 }
@@ -36,22 +40,23 @@ TRIL_INLINE void normalise(const T* x, T mean, T r, const T* weight, const T* bi
 template <class T>
 TRIL_INLINE void gradient(const T* x, T mean, T r, const T* weight, const T* dy, const T* add, T* dx, T* dweight,
                           T* dbias, int64_t n) {
-  T sum_g = 0, sum_gh = 0;
-#pragma omp simd reduction(+ : sum_g, sum_gh)
-  for (int64_t i = 0; i < n; ++i) {
-    const T g = dy[i] * weight[i];
-    sum_g += g;
-    sum_gh += g * ((x[i] - mean) * r);
-  }
-  const T mean_g = sum_g / static_cast<T>(n), mean_gh = sum_gh / static_cast<T>(n);
+  const T sum_g = rows::dot(dy, weight, n);
+  const T sum_gx = rows::sum_of<T>(
+      n, [ x, mean, dy, weight ](int64_t i, auto at)
+             __attribute__((always_inline)) { return at(dy + i) * at(weight + i) * (at(x + i) - mean); });
+  const T mean_g = sum_g / static_cast<T>(n), mean_gh = sum_gx * r / static_cast<T>(n);
   if (add != nullptr) {
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) dx[i] = add[i] + r * (dy[i] * weight[i] - mean_g - (x[i] - mean) * r * mean_gh);
   } else {
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) dx[i] = r * (dy[i] * weight[i] - mean_g - (x[i] - mean) * r * mean_gh);
   }
   if (dweight != nullptr)
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) dweight[i] += dy[i] * ((x[i] - mean) * r);
   if (dbias != nullptr)
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) dbias[i] += dy[i];
 }
 

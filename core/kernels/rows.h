@@ -1,5 +1,4 @@
-// Loops over one row, the last axis. The simd pragmas let the compiler reorder a sum's terms into lanes, which it may
-// not do by itself.
+// Sums and maxima over one row, the last axis, kept in lanes: a compiler may not reorder a sum's terms by itself.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +8,78 @@
 
 namespace tril::rows {
 
+// 64 bytes of numbers at any address, as GCC's vector extension has it; on narrower machines the compiler splits it.
+template <class T>
+using Lanes [[gnu::vector_size(64), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
+template <class T>
+inline constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
+
+template <class T>
+TRIL_INLINE const Lanes<T>& lanes(const T* x) {
+  return *reinterpret_cast<const Lanes<T>*>(x);
+}
+
+TRIL_INLINE float add_up(const Lanes<float>& v) {
+  const Lanes<float> a = v + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  const Lanes<float> b = a + __builtin_shufflevector(a, a, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3);
+  return (b[0] + b[2]) + (b[1] + b[3]);
+}
+TRIL_INLINE double add_up(const Lanes<double>& v) {
+  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+
+// The sum over i < n of term(i, as_lanes), where term gives a vector of lanes from i on, or a number.
+struct AsLanes {
+  template <class T>
+  TRIL_INLINE const Lanes<T>& operator()(const T* x) const {
+    return lanes(x);
+  }
+};
+struct AsNumber {
+  template <class T>
+  TRIL_INLINE T operator()(const T* x) const {
+    return *x;
+  }
+};
+template <class T, class Term>
+TRIL_INLINE T sum_of(int64_t n, const Term& term) {
+  Lanes<T> even = {}, odd = {};
+  int64_t i = 0;
+  for (; i + 2 * kLanes<T> <= n; i += 2 * kLanes<T>) {
+    even += term(i, AsLanes{});
+    odd += term(i + kLanes<T>, AsLanes{});
+  }
+  T rest = 0;
+  for (; i < n; ++i) rest += term(i, AsNumber{});
+  return add_up(even + odd) + rest;
+}
+
 template <class T>
 TRIL_INLINE T sum(const T* x, int64_t n) {
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < n; ++i) total += x[i];
-  return total;
+  return sum_of<T>(
+      n, [x](int64_t i, auto at) __attribute__((always_inline)) { return at(x + i) + T{0}; });
 }
 
 template <class T>
 TRIL_INLINE T dot(const T* a, const T* b, int64_t n) {
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < n; ++i) total += a[i] * b[i];
-  return total;
+  return sum_of<T>(
+      n, [ a, b ](int64_t i, auto at) __attribute__((always_inline)) { return at(a + i) * at(b + i); });
 }
 
+// -inf of nothing.
 template <class T>
 TRIL_INLINE T max(const T* x, int64_t n) {
   T top = -std::numeric_limits<T>::infinity();
-#pragma omp simd reduction(max : top)
-  for (int64_t i = 0; i < n; ++i) top = x[i] > top ? x[i] : top;
+  int64_t i = 0;
+  if (n >= kLanes<T>) {
+    Lanes<T> tops = lanes(x);
+    for (i = kLanes<T>; i + kLanes<T> <= n; i += kLanes<T>) {
+      const Lanes<T>& next = lanes(x + i);
+      tops = next > tops ? next : tops;
+    }
+    for (int64_t lane = 0; lane < kLanes<T>; ++lane) top = tops[lane] > top ? tops[lane] : top;
+  }
+  for (; i < n; ++i) top = x[i] > top ? x[i] : top;
   return top;
 }
 

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/gemm.h"
 #include "core/kernels/attention_rows.h"
 #include "core/ops.h"
 #include "core/parallel.h"
+#include "core/tile.h"
 
 namespace tril {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 //   dV = Pᵀ dO, dP = dO Vᵀ, delta = sum over a row of dO O = sum of P dP, dS = P (dP - delta), dQ = scale dS K, dK =
 //   scale dSᵀ Q
 // Work goes by blocks of kQueries rows of S, so that a block's scores stay in cache; keys no query of a block sees are
-// left out of it. Heads are segments of the rows: column h D of q, k, v and o, read and written in place.
+// left out of it. Heads are segments of the rows: columns h D to (h + 1) D of q, k, v and o, read and written in place.
 constexpr int64_t kQueries = 32;
 
 struct AttentionAttrs {
@@ -24,191 +24,182 @@ struct AttentionAttrs {
   bool causal, packed, lengths;
 };
 
-struct Sizes {
-  int64_t batch, queries, keys, width, heads, head;
-  Sizes(const Shape& q, const Shape& k, const AttentionAttrs& attrs)
-      : batch(q[0]),
-        queries(q[1]),
-        keys(k[1]),
-        width(attrs.packed ? q[2] / 3 : q[2]),
-        heads(attrs.heads),
-        head(width / attrs.heads) {}
+template <class T>
+struct Operands {
+  const T *q, *k, *v;
+  const int32_t* lengths;  // null: all keys are there
 };
 
-// One (sample, head): where its rows start in each operand, and how far apart rows are.
 template <class T>
-struct Head {
-  const T *q, *k, *v;
-  int64_t row;   // distance between rows of q, k and v
-  int64_t seen;  // keys there are for this sample
-  uint32_t sample;
-  int64_t index;  // of the head's first weight among its sample's, for dropout
+struct Targets {
+  T *q, *k, *v;  // null: not wanted
+  bool add_q, add_k, add_v;
 };
 
 template <class T>
 class Attention {
  public:
-  Attention(const Forward& op, const AttentionAttrs& attrs, const Tensor& q, const Tensor& k, const Tensor& v,
-            const int32_t* lengths)
-      : op_(op),
+  Attention(const Forward& op, const AttentionAttrs& attrs, const Shape& q, const Shape& k, const Operands<T>& operands)
+      : context_(op.context()),
         attrs_(attrs),
-        sizes_(q.shape, k.shape, attrs),
+        in_(operands),
         mask_(op.key(), attrs.dropout),
-        q_(q.ptr<T>()),
-        k_(attrs.packed ? q_ + sizes_.width : k.ptr<T>()),
-        v_(attrs.packed ? q_ + 2 * sizes_.width : v.ptr<T>()),
-        lengths_(lengths),
-        row_(attrs.packed ? 3 * sizes_.width : sizes_.width),
-        key_blocks_((sizes_.keys + kRandomBlock - 1) / kRandomBlock * kRandomBlock) {}
+        batch_(q[0]),
+        queries_(q[1]),
+        keys_(k[1]),
+        width_(attrs.packed ? q[2] / 3 : q[2]),
+        head_(width_ / attrs.heads),
+        row_(attrs.packed ? 3 * width_ : width_),
+        padded_(attention_rows::pad(keys_)),
+        mask_stride_((keys_ + kRandomBlock - 1) / kRandomBlock * kRandomBlock) {}
 
   void forward(T* o, T* lse) const {
-    const int64_t blocks = (sizes_.queries + kQueries - 1) / kQueries, heads = sizes_.batch * sizes_.heads;
     // Whole heads where there are enough of them (keys are transposed once a head), else their blocks one by one.
-    const int64_t parts = heads >= 4 * op_.threads() ? 1 : blocks;
-    parallel_tasks(op_.threads(), heads * parts, [&](int64_t task, int thread) {
-      const int64_t index = task / parts, first = task % parts * (blocks / parts),
-                    last = parts == 1 ? blocks : first + 1;
-      const Head<T> head = head_of(index);
-      Scratch scratch(op_.context().scratch(thread));
-      T* const keys = scratch.get<T>(sizes_.head * sizes_.keys);
-      T* const scores = scratch.get<T>(kQueries * sizes_.keys);
-      T* const factors = scratch.get<T>(key_blocks_);
-      attention_rows::transpose(head.k, head.row, sizes_.keys, sizes_.head, keys);
-      for (int64_t block = first; block < last; ++block)
-        forward_block(head, index, block * kQueries, keys, scores, factors, o, lse);
+    const int64_t heads = batch_ * attrs_.heads, parts = heads >= 4 * context_.threads() ? 1 : blocks();
+    parallel_tasks(context_.threads(), heads * parts, [&](int64_t task, int thread) {
+      const int64_t index = task / parts, first = parts == 1 ? 0 : task % parts,
+                    last = parts == 1 ? blocks() : first + 1;
+      Scratch scratch(context_.scratch(thread));
+      Work work(scratch, *this, false);
+      attention_rows::transpose_panels(in_.k + keys_at(index), row_, keys_, head_, work.key_panels);
+      attention_rows::pack(in_.v + keys_at(index), row_, keys_, head_, work.values);
+      for (int64_t block = first; block < last; ++block) forward_block(index, block * kQueries, work, o, lse);
     });
   }
 
-  struct Targets {
-    T *q, *k, *v;
-    bool add_q, add_k, add_v;
-  };
-
-  void backward(const T* o, const T* lse, const T* d_o, const Targets& targets) const {
-    parallel_tasks(op_.threads(), sizes_.batch * sizes_.heads, [&](int64_t index, int thread) {
-      const Head<T> head = head_of(index);
-      Scratch scratch(op_.context().scratch(thread));
-      T* const keys = scratch.get<T>(sizes_.head * sizes_.keys);
-      T* const values = scratch.get<T>(sizes_.head * sizes_.keys);
-      T* const tiles = scratch.get<T>(2 * kQueries * sizes_.keys);
-      T* const factors = scratch.get<T>(key_blocks_);
-      attention_rows::transpose(head.k, head.row, sizes_.keys, sizes_.head, keys);
-      attention_rows::transpose(head.v, head.row, sizes_.keys, sizes_.head, values);
-      const int64_t offset = offset_of(index, row_, sizes_.keys);
-      clear_unseen(head, index, targets);
+  void backward(const T* o, const T* lse, const T* d_o, const Targets<T>& targets) const {
+    parallel_tasks(context_.threads(), batch_ * attrs_.heads, [&](int64_t index, int thread) {
+      Scratch scratch(context_.scratch(thread));
+      Work work(scratch, *this, true);
+      attention_rows::transpose_panels(in_.k + keys_at(index), row_, keys_, head_, work.key_panels);
+      attention_rows::transpose_panels(in_.v + keys_at(index), row_, keys_, head_, work.value_panels);
+      attention_rows::pack(in_.k + keys_at(index), row_, keys_, head_, work.keys);
+      clear_unseen(index, targets);
       // From the last block, which under a causal mask sees the most keys, so that the first one written covers the
       // others.
-      const int64_t blocks = (sizes_.queries + kQueries - 1) / kQueries;
-      int64_t written = 0;
-      for (int64_t block = blocks - 1; block >= 0; --block)
-        written = backward_block(head, index, block * kQueries, keys, values, tiles, factors, o, lse, d_o, targets,
-                                 offset, written);
+      bool written = false;
+      for (int64_t block = blocks() - 1; block >= 0; --block) {
+        const T* const dout = d_o + outputs_at(index, block * kQueries);
+        written |= backward_block(index, block * kQueries, work, o + outputs_at(index, block * kQueries), lse, dout,
+                                  targets, written);
+      }
     });
   }
 
  private:
-  [[nodiscard]] int64_t offset_of(int64_t index, int64_t row, int64_t rows) const {
-    return index / sizes_.heads * rows * row + index % sizes_.heads * sizes_.head;
-  }
-
-  [[nodiscard]] Head<T> head_of(int64_t index) const {
-    const int64_t sample = index / sizes_.heads, at_keys = offset_of(index, row_, sizes_.keys);
-    return {q_ + offset_of(index, row_, sizes_.queries),
-            k_ + at_keys,
-            v_ + at_keys,
-            row_,
-            lengths_ == nullptr ? sizes_.keys : lengths_[sample],
-            op_.context().first_sample() + static_cast<uint32_t>(sample),
-            index % sizes_.heads * sizes_.queries * key_blocks_};
-  }
-
-  // How many keys query i sees.
-  [[nodiscard]] int64_t seen_by(const Head<T>& head, int64_t i) const {
-    return attrs_.causal ? std::min(i + 1, head.seen) : head.seen;
-  }
-
-  // S = scale Q Kᵀ of a block, over the keys that its last query sees. Returns how many those are.
-  int64_t scores_of(const Head<T>& head, int64_t first, int64_t count, const T* keys, T* scores) const {
-    const int64_t width = seen_by(head, first + count - 1);
-    if (width > 0)
-      tile_matmul(false, false, count, width, sizes_.head, static_cast<T>(attrs_.scale), head.q + first * head.row,
-                  head.row, keys, sizes_.keys, T{0}, scores, width);
-    return width;
-  }
-
-  void forward_block(const Head<T>& head, int64_t index, int64_t first, const T* keys, T* scores, T* factors, T* o,
-                     T* lse) const {
-    const int64_t count = std::min(kQueries, sizes_.queries - first),
-                  width = scores_of(head, first, count, keys, scores);
-    T* const out = o + offset_of(index, sizes_.width, sizes_.queries) + first * sizes_.width;
-    T totals[kQueries];
-    for (int64_t i = 0; i < count; ++i)
-      attention_rows::weights(scores + i * width, seen_by(head, first + i), width, mask_, head.sample,
-                              head.index + (first + i) * key_blocks_, factors, lse + index * sizes_.queries + first + i,
-                              totals + i);
-    if (width > 0)
-      tile_matmul(false, false, count, sizes_.head, width, T{1}, scores, width, head.v, head.row, T{0}, out,
-                  sizes_.width);
-    for (int64_t i = 0; i < count; ++i) {
-      T* const row = out + i * sizes_.width;
-      if (totals[i] == T{0})
-        std::fill(row, row + sizes_.head, T{0});  // nothing to see
-      else
-        attention_rows::scale_row(row, T{1} / totals[i], sizes_.head);
+  // A thread's working memory for one head.
+  struct Work {
+    T *key_panels, *scores, *factors, *values = nullptr, *value_panels = nullptr, *keys = nullptr, *dscores = nullptr;
+    Work(Scratch& scratch, const Attention& a, bool backward)
+        : key_panels(scratch.get<T>(a.head_ * a.padded_)),
+          scores(scratch.get<T>(kQueries * a.padded_)),
+          factors(scratch.get<T>(a.mask_stride_)) {
+      if (backward) {
+        value_panels = scratch.get<T>(a.head_ * a.padded_);
+        keys = scratch.get<T>(a.head_ * a.keys_);
+        dscores = scratch.get<T>(kQueries * a.padded_);
+      } else {
+        values = scratch.get<T>(a.head_ * a.keys_);
+      }
     }
+  };
+
+  [[nodiscard]] int64_t blocks() const { return (queries_ + kQueries - 1) / kQueries; }
+  // Where rows of one (sample, head) start in q; k and v; o and dO.
+  [[nodiscard]] int64_t segment(int64_t index) const { return index % attrs_.heads * head_; }
+  [[nodiscard]] int64_t queries_at(int64_t index, int64_t first) const {
+    return (index / attrs_.heads * queries_ + first) * row_ + segment(index);
+  }
+  [[nodiscard]] int64_t keys_at(int64_t index) const { return index / attrs_.heads * keys_ * row_ + segment(index); }
+  [[nodiscard]] int64_t outputs_at(int64_t index, int64_t first) const {
+    return (index / attrs_.heads * queries_ + first) * width_ + segment(index);
+  }
+
+  [[nodiscard]] attention_rows::Block block_of(int64_t index, int64_t first) const {
+    const int64_t sample = index / attrs_.heads, count = std::min(kQueries, queries_ - first);
+    attention_rows::Block block{.first = first,
+                                .count = count,
+                                .padded = 0,
+                                .stride = padded_,
+                                .keys = in_.lengths == nullptr ? keys_ : in_.lengths[sample],
+                                .causal = attrs_.causal,
+                                .mask = mask_,
+                                .sample = context_.first_sample() + static_cast<uint32_t>(sample),
+                                .mask_row = (index % attrs_.heads * queries_ + first) * mask_stride_,
+                                .mask_stride = mask_stride_};
+    block.padded = attention_rows::pad(block.seen(count - 1));
+    return block;
+  }
+
+  // out (count, padded) = factor · x (count, head) · panelsᵀ
+  void multiply_by_panels(const attention_rows::Block& block, T factor, const T* x, int64_t row_x, const T* panels,
+                          T* out) const {
+    constexpr int64_t kPanel = attention_rows::kPanel;
+    for (int64_t column = 0; column < block.padded; column += kPanel)
+      tile_matmul(false, block.count, kPanel, head_, factor, x, row_x, panels + column * head_, kPanel, T{0},
+                  out + column, block.stride);
+  }
+
+  void forward_block(int64_t index, int64_t first, const Work& work, T* o, T* lse) const {
+    const attention_rows::Block block = block_of(index, first);
+    const int64_t width = block.seen(block.count - 1);
+    T* const out = o + outputs_at(index, first);
+    T totals[kQueries];
+    multiply_by_panels(block, static_cast<T>(attrs_.scale), in_.q + queries_at(index, first), row_, work.key_panels,
+                       work.scores);
+    attention_rows::weights(work.scores, block, work.factors, lse + index * queries_ + first, totals);
+    if (width > 0)
+      tile_matmul(false, block.count, head_, width, T{1}, work.scores, block.stride, work.values, head_, T{0}, out,
+                  width_);
+    attention_rows::divide(out, width_, totals, block.count, head_);
   }
 
   // Keys that no query of this sample sees get gradient 0.
-  void clear_unseen(const Head<T>& head, int64_t index, const Targets& targets) const {
-    const int64_t from = sizes_.queries == 0 ? 0 : seen_by(head, sizes_.queries - 1),
-                  offset = offset_of(index, row_, sizes_.keys);
-    for (int64_t j = from; j < sizes_.keys; ++j) {
-      if (targets.k != nullptr && !targets.add_k) std::fill_n(targets.k + offset + j * row_, sizes_.head, T{0});
-      if (targets.v != nullptr && !targets.add_v) std::fill_n(targets.v + offset + j * row_, sizes_.head, T{0});
+  void clear_unseen(int64_t index, const Targets<T>& targets) const {
+    const int64_t from = queries_ == 0 ? 0 : block_of(index, queries_ - 1).seen(0);
+    for (int64_t j = from; j < keys_; ++j) {
+      if (targets.k != nullptr && !targets.add_k) std::fill_n(targets.k + keys_at(index) + j * row_, head_, T{0});
+      if (targets.v != nullptr && !targets.add_v) std::fill_n(targets.v + keys_at(index) + j * row_, head_, T{0});
     }
   }
 
-  int64_t backward_block(const Head<T>& head, int64_t index, int64_t first, const T* keys, const T* values, T* tiles,
-                         T* factors, const T* o, const T* lse, const T* d_o, const Targets& targets, int64_t offset,
-                         int64_t written) const {
-    const int64_t count = std::min(kQueries, sizes_.queries - first),
-                  at = offset_of(index, sizes_.width, sizes_.queries) + first * sizes_.width;
-    T *const scores = tiles, *const dscores = tiles + kQueries * sizes_.keys;
-    const int64_t width = scores_of(head, first, count, keys, scores);
-    T* const dq = targets.q == nullptr ? nullptr : targets.q + offset_of(index, row_, sizes_.queries) + first * row_;
+  // Returns whether the keys' and values' gradients were written.
+  bool backward_block(int64_t index, int64_t first, const Work& work, const T* o, const T* lse, const T* d_o,
+                      const Targets<T>& targets, bool written) const {
+    const attention_rows::Block block = block_of(index, first);
+    const int64_t width = block.seen(block.count - 1);
+    const T scale = static_cast<T>(attrs_.scale);
+    const T* const q = in_.q + queries_at(index, first);
+    T* const dq = targets.q == nullptr ? nullptr : targets.q + queries_at(index, first);
     if (width == 0) {
-      for (int64_t i = 0; dq != nullptr && !targets.add_q && i < count; ++i)
-        std::fill_n(dq + i * row_, sizes_.head, T{0});
-      return written;
+      for (int64_t i = 0; dq != nullptr && !targets.add_q && i < block.count; ++i)
+        std::fill_n(dq + i * row_, head_, T{0});
+      return false;
     }
-    tile_matmul(false, false, count, width, sizes_.head, T{1}, d_o + at, sizes_.width, values, sizes_.keys, T{0},
-                dscores, width);
-    for (int64_t i = 0; i < count; ++i)
-      attention_rows::gradients(
-          scores + i * width, dscores + i * width, seen_by(head, first + i), width,
-          lse[index * sizes_.queries + first + i],
-          attention_rows::dot(d_o + at + i * sizes_.width, o + at + i * sizes_.width, sizes_.head), mask_, head.sample,
-          head.index + (first + i) * key_blocks_, factors);
-    const T scale = static_cast<T>(attrs_.scale), add = written > 0 ? T{1} : T{0};
+    multiply_by_panels(block, scale, q, row_, work.key_panels, work.scores);
+    multiply_by_panels(block, T{1}, d_o, width_, work.value_panels, work.dscores);
+    attention_rows::gradients(work.scores, work.dscores, block, work.factors, lse + index * queries_ + first, o, d_o,
+                              width_, head_);
+    const T add_k = targets.add_k || written ? T{1} : T{0}, add_v = targets.add_v || written ? T{1} : T{0};
     if (dq != nullptr)
-      tile_matmul(false, false, count, sizes_.head, width, scale, dscores, width, head.k, row_,
+      tile_matmul(false, block.count, head_, width, scale, work.dscores, block.stride, work.keys, head_,
                   targets.add_q ? T{1} : T{0}, dq, row_);
     if (targets.k != nullptr)
-      tile_matmul(true, false, width, sizes_.head, count, scale, dscores, width, head.q + first * row_, row_,
-                  targets.add_k ? T{1} : add, targets.k + offset, row_);
+      tile_matmul(true, width, head_, block.count, scale, work.dscores, block.stride, q, row_, add_k,
+                  targets.k + keys_at(index), row_);
     if (targets.v != nullptr)
-      tile_matmul(true, false, width, sizes_.head, count, T{1}, scores, width, d_o + at, sizes_.width,
-                  targets.add_v ? T{1} : add, targets.v + offset, row_);
-    return width;
+      tile_matmul(true, width, head_, block.count, T{1}, work.scores, block.stride, d_o, width_, add_v,
+                  targets.v + keys_at(index), row_);
+    return true;
   }
 
-  const Forward& op_;
+  Context& context_;
   const AttentionAttrs& attrs_;
-  Sizes sizes_;
+  Operands<T> in_;
   DropoutMask mask_;
-  const T *q_, *k_, *v_;
-  const int32_t* lengths_;
-  int64_t row_, key_blocks_;
+  int64_t batch_, queries_, keys_, width_, head_;
+  int64_t row_;  // between rows of q, k and v
+  int64_t padded_, mask_stride_;
 };
 
 struct AttentionOp {
@@ -246,10 +237,7 @@ struct AttentionOp {
   static void forward(const Forward& op, const Attrs& attrs) {
     dispatch(op.name(), op.in(0).dtype, [&](auto type) {
       using T = decltype(type);
-      const auto& k = op.in(attrs.packed ? 0 : 1);
-      const auto& v = op.in(attrs.packed ? 0 : 2);
-      const int32_t* const lengths = attrs.lengths ? op.in(op.count() - 1).ptr<int32_t>() : nullptr;
-      Attention<T>(op, attrs, op.in(0), k, v, lengths).forward(op.out(0).ptr<T>(), op.saved(0).ptr<T>());
+      attention_of<T>(op, attrs, op).forward(op.out(0).ptr<T>(), op.saved(0).ptr<T>());
     });
   }
 
@@ -257,22 +245,31 @@ struct AttentionOp {
     dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
       using T = decltype(type);
       const int k = attrs.packed ? 0 : 1, v = attrs.packed ? 0 : 2;
-      const int32_t* const lengths = attrs.lengths ? op.in(op.count() - 1).ptr<int32_t>() : nullptr;
       const int64_t width = op.dout(0).shape[2];
-      typename Attention<T>::Targets targets{op.din(0).ptr<T>(),   op.din(k).ptr<T>(),   op.din(v).ptr<T>(),
-                                             op.din(0).accumulate, op.din(k).accumulate, op.din(v).accumulate};
+      Targets<T> targets{op.din(0).ptr<T>(),   op.din(k).ptr<T>(),   op.din(v).ptr<T>(),
+                         op.din(0).accumulate, op.din(k).accumulate, op.din(v).accumulate};
       if (attrs.packed) {
         targets.k += width;
         targets.v += 2 * width;
       }
-      Attention<T>(op, attrs, op.in(0), op.in(k), op.in(v), lengths)
-          .backward(op.out(0).ptr<T>(), op.saved(0).ptr<T>(), op.dout(0).ptr<T>(), targets);
+      attention_of<T>(op, attrs, op).backward(op.out(0).ptr<T>(), op.saved(0).ptr<T>(), op.dout(0).ptr<T>(), targets);
     });
   }
 
   static std::vector<Sample> samples();
 
  private:
+  template <class T, class Op>
+  static Attention<T> attention_of(const Forward& forward, const Attrs& attrs, const Op& op) {
+    const Tensor& q = op.in(0);
+    const int64_t width = q.shape[2] / 3;
+    Operands<T> operands{q.ptr<T>(), nullptr, nullptr,
+                         attrs.lengths ? op.in(op.count() - 1).template ptr<int32_t>() : nullptr};
+    operands.k = attrs.packed ? operands.q + width : op.in(1).template ptr<T>();
+    operands.v = attrs.packed ? operands.q + 2 * width : op.in(2).template ptr<T>();
+    return Attention<T>(forward, attrs, q.shape, op.in(attrs.packed ? 0 : 1).shape, operands);
+  }
+
   static void infer_lengths(Infer& op, int operand, int64_t batch, int64_t keys) {
     TRIL_CHECK(op.in(operand).dtype == DType::i32 && op.shape(operand) == Shape{batch}, op.name(),
                cat("lengths (", batch, ") of i32"), cat(op.in(operand).dtype, " ", op.shape(operand)));

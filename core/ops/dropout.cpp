@@ -45,6 +45,7 @@ struct Dropout {
             sample({2, 65}, 0.2),
             sample({3, 130}, 0.9),
             sample({2, 3}, 0.0),
+            sample({3, 6000}, 0.2),
             sample({}, 0.3),
             sample({2}, 1.0, "dropout: expected 0 <= p < 1, got 1"),
             sample({2}, -0.1, "dropout: expected 0 <= p < 1, got -0.1")};

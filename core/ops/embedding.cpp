@@ -74,6 +74,7 @@ struct Embedding {
             sample({2, 5}, 3, 33),
             sample({1}, 1, 1),
             sample({0}, 2, 3),
+            sample({200}, 5, 33),
             {.label = "an id too high",
              .inputs = {too_high, {.shape = {5, 2}}},
              .run = run,

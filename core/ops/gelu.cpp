@@ -11,12 +11,11 @@ struct GeluErf {
   static constexpr SlopeReads kReads = SlopeReads::input;
   template <class T>
   TRIL_INLINE static T value(T x, Attrs) {
-    return x * math::normal(x).distribution;
+    return math::gelu_erf(x);
   }
   template <class T>
   TRIL_INLINE static T slope(T x, Attrs) {
-    const auto normal = math::normal(x);
-    return normal.distribution + x * normal.density;
+    return math::gelu_erf_slope(x);
   }
 };
 

@@ -17,7 +17,7 @@ TRIL_CLONES void log_softmax_row(const T* x, T* y, int64_t n) {
 template <class T>
 TRIL_CLONES void log_softmax_gradient_row(const T* y, const T* dy, T* dx, int64_t n) {
   const T total = rows::sum(dy, n);
-  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - math::exp(y[i]) * total;
+  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - math::exp_of_difference(y[i]) * total;
 }
 
 struct LogSoftmax {

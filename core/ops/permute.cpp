@@ -68,6 +68,12 @@ struct Permute {
                  [](auto in) {
                    return std::vector{permute(in[0], {-1, 0, 1})};
                  }},
+            {.label = "large",
+             .inputs = {{.shape = {127, 130}}},
+             .run =
+                 [](auto in) {
+                   return std::vector{permute(in[0], {1, 0})};
+                 }},
             {.label = "a scalar",
              .inputs = {{.shape = {}}},
              .run = [](auto in) { return std::vector{permute(in[0], {})}; }},

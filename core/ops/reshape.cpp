@@ -56,6 +56,7 @@ struct Reshape {
             sample({2, 3, 4}, {-1, 4}),
             sample({1}, {}),
             sample({0, 3}, {3, 0}),
+            sample({2, 8200}, {8200, 2}),
             sample({2, 3}, {4, 2}, "reshape: expected 6 elements, as (2, 3) has, got (4, 2)"),
             sample({2, 3}, {-1, -1}, "reshape: expected extents of 0 or more, and at most one -1, got (-1, -1)"),
             sample({2, 3}, {4, -1}, "reshape: expected 6 elements")};

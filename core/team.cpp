@@ -1,0 +1,67 @@
+#include "core/team.h"
+
+#include <system_error>
+
+namespace tril {
+namespace {
+
+// How often to look before giving the processor away: about a tenth of a millisecond.
+constexpr int kPatience = 2000;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Team::Team(int threads) : places_(std::make_unique<Place[]>(static_cast<size_t>(threads > 1 ? threads : 1))) {
+  try {
+    for (int member = 1; member < threads; ++member) workers_.emplace_back([this, member] { serve(member); });
+  } catch (const std::system_error&) {}
+}
+
+Team::~Team() {
+  end_ = true;
+  ++round_;
+  round_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void Team::run(FunctionRef<void(int)> work) {
+  work_ = &work;
+  if (!workers_.empty()) {
+    ++round_;
+    round_.notify_all();
+  }
+  work(0);
+  wait(0);
+}
+
+void Team::serve(int member) {
+  use_threads(1);  // no regions inside the team
+  for (uint32_t done = 0;; ++done) {
+    for (int looks = 0; looks < kPatience && round_ == done; ++looks) pause();
+    round_.wait(done);
+    if (end_) return;
+    (*work_)(member);
+    wait(member);
+  }
+}
+
+void Team::wait(int member) {
+  if (workers_.empty()) return;
+  const auto place = [&](int i) -> std::atomic<uint64_t>& { return places_[static_cast<size_t>(i)].reached; };
+  const uint64_t mine = place(member).load(std::memory_order_relaxed) + 1;
+  place(member).store(mine, std::memory_order_release);
+  for (int other = 0; other < size(); ++other)
+    for (int looks = 0; place(other).load(std::memory_order_acquire) < mine; ++looks)
+      if (looks < kPatience) {
+        pause();
+      } else {
+        std::this_thread::yield();
+      }
+}
+
+}  // namespace tril

@@ -1,0 +1,44 @@
+// A few threads that stay up between pieces of work a few microseconds long, such as one token of a small model. They
+// wait by spinning, so handing over costs well under a microsecond where a region of parallel.h costs several; a member
+// without work for about a tenth of a millisecond goes to sleep. A Team belongs to the thread that made it, which is
+// its member 0; the others end with it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "core/parallel.h"
+
+namespace tril {
+
+class Team {
+ public:
+  // Where the system gives fewer threads, the team is smaller.
+  explicit Team(int threads);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  [[nodiscard]] int size() const { return static_cast<int>(workers_.size()) + 1; }
+  // Every member calls work(member); returns when all are done. The work must not throw.
+  void run(FunctionRef<void(int)> work);
+  // Inside the work: goes on when every member has come here. What each wrote before, all see after.
+  void wait(int member);
+
+ private:
+  struct alignas(64) Place {  // a cache line each, so that members do not disturb each other
+    std::atomic<uint64_t> reached{0};
+  };
+  void serve(int member);
+
+  std::unique_ptr<Place[]> places_;
+  std::atomic<uint32_t> round_{0};  // counts the pieces of work
+  std::atomic<bool> end_{false};
+  FunctionRef<void(int)>* work_ = nullptr;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace tril
