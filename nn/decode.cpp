@@ -1,0 +1,324 @@
+#include "nn/decode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/kernels/math.h"
+#include "core/kernels/norm_rows.h"
+
+namespace tril {
+namespace {
+
+constexpr int64_t kRows = 32;  // tokens taken together where several are known
+constexpr float kEpsilon = 1e-5f;
+
+using Matrix = panels::Matrix<float>;
+using panels::kPanel;
+using panels::padded;
+
+// Rows of several of its values lie this far apart where they are `count` long and pieces of `piece` are read in whole
+// groups of lanes.
+constexpr int64_t row_of_pieces(int64_t count, int64_t piece) {
+  return padded(std::max<int64_t>(count - piece, 0) + padded(piece));
+}
+
+// [begin, end) of part `part` of `count` things, in whole groups of `unit`.
+std::pair<int64_t, int64_t> part_of(int64_t count, int64_t part, int64_t parts, int64_t unit) {
+  const auto cut = [&](int64_t i) { return std::min(panels::round_up(count * i / parts, unit), count); };
+  return {cut(part), cut(part + 1)};
+}
+
+const GptConfig& checked(const GptConfig& config) {
+  config.check();
+  return config;
+}
+
+// Enough parts to keep a team busy, few enough that each has work worth a meeting.
+int64_t parts_of(const GptConfig& config) { return config.width < 256 ? 2 : config.width < 768 ? 4 : 8; }
+
+TRIL_CLONES void multiply(const float* x, int64_t row_x, int64_t rows, const Matrix& w, const float* bias, float* y,
+                          int64_t row_y) {
+  panels::product(x, row_x, rows, w, bias, y, row_y);
+}
+
+TRIL_CLONES void normalise(const float* x, const float* weight, const float* bias, float* y, int64_t n) {
+  const auto [mean, r] = norm_rows::statistics(x, n, kEpsilon);
+  norm_rows::normalise(x, mean, r, weight, bias, y, n);
+}
+
+TRIL_CLONES void gelu_erf(float* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = math::gelu_erf(x[i]);
+}
+
+TRIL_CLONES void gelu_tanh(float* x, int64_t n) {
+  constexpr float kTwice = 1.5957691216057308f, kCubic = 0.044715f;  // 2 sqrt(2/pi)
+  for (int64_t i = 0; i < n; ++i) x[i] *= math::sigmoid(kTwice * x[i] * (1.0f + kCubic * x[i] * x[i]));
+}
+
+TRIL_CLONES void add(const float* x, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+// One head of one query: keys (D, T) and values (T, D) as matrices of the keys seen.
+TRIL_CLONES void attend_head(const float* q, const Matrix& keys, const Matrix& values, float scale, float* scores,
+                             float* out) {
+  const int64_t seen = keys.outputs;
+  panels::product(q, 0, 1, keys, static_cast<const float*>(nullptr), scores, 0);
+  const float top = rows::max(scores, seen);
+  for (int64_t t = 0; t < seen; ++t) scores[t] = math::exp_of_difference((scores[t] - top) * scale);
+  const float share = 1.0f / rows::sum(scores, seen);
+  for (int64_t t = 0; t < seen; ++t) scores[t] *= share;
+  panels::product(scores, 0, 1, values, static_cast<const float*>(nullptr), out, 0);
+}
+
+}  // namespace
+
+// Looks parameters up by name, checks them, and lays them out.
+class Decoder::Packer {
+ public:
+  Packer(const ParamStore& params, const GptConfig& config, Arena& memory)
+      : params_(params), config_(config), memory_(memory) {
+    TRIL_CHECK(params.frozen() && params.dtype() == DType::f32, "decoder", "a frozen store of f32 parameters",
+               params.frozen() ? cat("one of ", params.dtype()) : "one that still grows");
+    // So that all weights lie in one block: the store's own size and the zeros that fill panels up.
+    const int64_t padding = config.layers * (5 + 2 * parts_of(config)) * config.width * kPanel;
+    (void)memory_.allocate((params.elements() + padding) * int64_t{sizeof(float)});
+    memory_.reset();
+  }
+
+  [[nodiscard]] float* floats(int64_t count) {
+    return reinterpret_cast<float*>(memory_.allocate(count * int64_t{sizeof(float)}));
+  }
+  [[nodiscard]] const float* find(const std::string& name, const Shape& shape) const {
+    const ParamInfo* const param = params_.find(name);
+    TRIL_CHECK(param != nullptr, "decoder", cat("a parameter ", name), "none of this name");
+    TRIL_CHECK(param->value.shape == shape, "decoder", cat(name, " ", shape), cat(param->value.shape));
+    return param->value.ptr<float>();
+  }
+  // A copy of [begin, end), followed by zeros up to whole groups of lanes.
+  [[nodiscard]] float* copy(const float* values, int64_t begin, int64_t end) {
+    float* const out = floats(padded(end - begin));
+    std::fill(std::copy(values + begin, values + end, out), out + padded(end - begin), 0.0f);
+    return out;
+  }
+  [[nodiscard]] const float* bias(const std::string& name, int64_t size) {
+    return config_.bias ? copy(find(cat(name, ".bias"), {size}), 0, size) : nullptr;
+  }
+  [[nodiscard]] Norm norm(const std::string& name) {
+    return {copy(find(cat(name, ".weight"), {config_.width}), 0, config_.width), bias(name, config_.width)};
+  }
+  // Rows [begin, end) of a weight (…, inputs), for several ranges of equal length one below the other.
+  [[nodiscard]] Matrix pack_rows(const float* weight, int64_t inputs, std::initializer_list<int64_t> begins,
+                                 int64_t count) {
+    const auto outputs = count * static_cast<int64_t>(begins.size());
+    float* const out = zeros(outputs, inputs);
+    int64_t first = 0;
+    for (const int64_t begin : begins) {
+      panels::pack(weight + begin * inputs, inputs, count, inputs, out, first);
+      first += count;
+    }
+    return panels::packed<float>(out, outputs, inputs);
+  }
+  // Columns [begin, end) of a weight (outputs, inputs).
+  [[nodiscard]] Matrix pack_columns(const float* weight, int64_t outputs, int64_t inputs, int64_t begin, int64_t end) {
+    float* const out = zeros(outputs, end - begin);
+    panels::pack(weight + begin, inputs, outputs, end - begin, out);
+    return panels::packed<float>(out, outputs, end - begin);
+  }
+  [[nodiscard]] Part part(const std::string& name, int64_t index);
+
+ private:
+  [[nodiscard]] float* zeros(int64_t outputs, int64_t inputs) {
+    const int64_t count = panels::elements(outputs, inputs);
+    float* const out = floats(count);
+    std::fill(out, out + count, 0.0f);
+    return out;
+  }
+
+  const ParamStore& params_;
+  const GptConfig& config_;
+  Arena& memory_;
+};
+
+Decoder::Part Decoder::Packer::part(const std::string& name, int64_t index) {
+  const int64_t C = config_.width, D = C / config_.heads, units = 4 * C, parts = parts_of(config_);
+  const auto [head, head_end] = part_of(config_.heads, index, parts, 1);
+  const auto [unit, unit_end] = part_of(units, index, parts, panels::kLanes);
+  const int64_t first = head * D, size = (head_end - head) * D;
+  const float* const attention = find(cat(name, ".attn.c_attn.weight"), {3 * C, C});
+  Part part{};
+  part.heads = head_end - head;
+  part.qkv = pack_rows(attention, C, {first, C + first, 2 * C + first}, size);
+  part.attention_projection = pack_columns(find(cat(name, ".attn.c_proj.weight"), {C, C}), C, C, first, first + size);
+  part.fc = pack_rows(find(cat(name, ".mlp.c_fc.weight"), {units, C}), C, {unit}, unit_end - unit);
+  part.mlp_projection = pack_columns(find(cat(name, ".mlp.c_proj.weight"), {C, units}), C, units, unit, unit_end);
+  if (config_.bias) {
+    const float* const bias = find(cat(name, ".attn.c_attn.bias"), {3 * C});
+    float* const qkv_bias = floats(padded(3 * size));
+    for (int64_t i = 0; i < 3; ++i) std::copy_n(bias + i * C + first, size, qkv_bias + i * size);
+    std::fill(qkv_bias + 3 * size, qkv_bias + padded(3 * size), 0.0f);
+    part.qkv_bias = qkv_bias;
+    part.fc_bias = copy(find(cat(name, ".mlp.c_fc.bias"), {units}), unit, unit_end);
+  }
+  part.values_row = row_of_pieces(size, D);
+  part.keys = floats(size * panels::round_up(config_.context, kPanel));
+  part.values = floats(config_.context * part.values_row);
+  return part;
+}
+
+Decoder::Decoder(const ParamStore& params, const GptConfig& config, int threads)
+
+    : config_(checked(config)),
+      head_size_(config.width / config.heads),
+      row_(padded(config.width)),
+      team_(static_cast<int>(std::min<int64_t>(threads, parts_of(config)))) {
+  Packer packer(params, config_, memory_);
+  const int64_t C = config.width, parts = parts_of(config);
+  const auto block = [](int64_t layer) { return cat("transformer.h.", layer); };
+  layers_.resize(static_cast<size_t>(config.layers));
+  // A part's weights lie one behind the other, in the order of their use.
+  for (int64_t part = 0; part < parts; ++part) {
+    for (int64_t i = 0; i < config.layers; ++i)
+      layers_[static_cast<size_t>(i)].parts.push_back(packer.part(block(i), part));
+    const float* const embedding = packer.find("transformer.wte.weight", {config.vocabulary, C});
+    const auto [begin, end] = part_of(config.vocabulary, part, parts, panels::kLanes);
+    heads_.push_back({packer.pack_rows(embedding, C, {begin}, end - begin), begin});
+    partial_.push_back(packer.floats(kRows * row_));
+    partial_.push_back(packer.floats(kRows * row_));
+  }
+  for (int64_t i = 0; i < config.layers; ++i) {
+    Layer& layer = layers_[static_cast<size_t>(i)];
+    layer.ln_1 = packer.norm(block(i) + ".ln_1");
+    layer.ln_2 = packer.norm(block(i) + ".ln_2");
+    layer.attention_bias = packer.bias(block(i) + ".attn.c_proj", C);
+    layer.mlp_bias = packer.bias(block(i) + ".mlp.c_proj", C);
+  }
+  ln_f_ = packer.norm("transformer.ln_f");
+  token_table_ = packer.copy(packer.find("transformer.wte.weight", {config.vocabulary, C}), 0, config.vocabulary * C);
+  position_table_ = packer.copy(packer.find("transformer.wpe.weight", {config.context, C}), 0, config.context * C);
+  logits_ = packer.floats(padded(config.vocabulary));
+  tokens_.resize(static_cast<size_t>(config.context));
+  for (int member = 0; member < team_.size(); ++member) work_.push_back(make_work(packer));
+}
+
+Decoder::Work Decoder::make_work(Packer& packer) const {
+  Work work{};
+  for (const Part& part : layers_.front().parts) {
+    work.qkv_row = std::max(work.qkv_row, padded(part.qkv.outputs));
+    work.mixed_row = std::max(work.mixed_row, part.values_row);
+    work.inner_row = std::max(work.inner_row, padded(part.fc.outputs));
+  }
+  work.stream = packer.floats(kRows * row_);
+  work.normed = packer.floats(kRows * row_);
+  work.qkv = packer.floats(kRows * work.qkv_row);
+  work.mixed = packer.floats(kRows * work.mixed_row);
+  work.inner = packer.floats(kRows * work.inner_row);
+  work.scores = packer.floats(padded(config_.context));
+  return work;
+}
+
+void Decoder::reset() { window_ = position_ = 0; }
+
+std::span<const float> Decoder::feed(std::span<const int32_t> tokens) {
+  TRIL_CHECK(!tokens.empty(), "decoder", "at least one token", "none");
+  for (const int32_t token : tokens)
+    TRIL_CHECK(token >= 0 && token < config_.vocabulary, "decoder", cat("tokens from 0 to ", config_.vocabulary - 1),
+               cat(token));
+  const auto count = static_cast<int64_t>(tokens.size());
+  const int64_t T = config_.context, gone_at_once = T - T / 2, before = window_;
+  // A token that finds the window full makes room; however many do, only the last window has to be computed.
+  const int64_t over = std::max<int64_t>(before + count - T, 0);
+  const int64_t gone = (over + gone_at_once - 1) / gone_at_once * gone_at_once;
+  window_ = before + count - gone;
+  position_ += count;
+  const int64_t old = std::max<int64_t>(window_ - count, 0);
+  if (gone > 0) std::copy(tokens_.begin() + (before - old), tokens_.begin() + before, tokens_.begin());
+  std::copy(tokens.end() - (window_ - old), tokens.end(), tokens_.begin() + old);
+
+  int64_t rows = 0;
+  for (int64_t first = gone > 0 ? 0 : before; first < window_; first += rows) {
+    rows = std::min(kRows, window_ - first);
+    team_.run([&](int member) { run(member, first, rows); });
+  }
+  return {logits_, static_cast<size_t>(config_.vocabulary)};
+}
+
+void Decoder::run(int member, int64_t first, int64_t rows) {
+  const Work& work = work_[static_cast<size_t>(member)];
+  const int64_t C = config_.width, parts = static_cast<int64_t>(heads_.size()), members = team_.size();
+  const int64_t begin = parts * member / members, end = parts * (member + 1) / members;
+  for (int64_t row = 0; row < rows; ++row) {
+    float* const x = work.stream + row * row_;
+    std::copy_n(position_table_ + (first + row) * C, C, x);
+    add(token_table_ + tokens_[static_cast<size_t>(first + row)] * C, x, C);
+  }
+
+  int64_t turn = 0;
+  const auto partial = [&](int64_t part) { return partial_[static_cast<size_t>(2 * part + turn % 2)]; };
+  // Half a layer: the parts' results are added by every member to its own stream, so that one meeting is enough.
+  const auto residual = [&](const Norm& norm, const float* bias, auto&& compute) {
+    for (int64_t row = 0; row < rows; ++row)
+      normalise(work.stream + row * row_, norm.weight, norm.bias, work.normed + row * row_, C);
+    for (int64_t part = begin; part < end; ++part) compute(part, partial(part));
+    team_.wait(member);
+    for (int64_t row = 0; row < rows; ++row) {
+      float* const x = work.stream + row * row_;
+      for (int64_t part = 0; part < parts; ++part) add(partial(part) + row * row_, x, C);
+      if (bias != nullptr) add(bias, x, C);
+    }
+    ++turn;
+  };
+  for (const Layer& layer : layers_) {
+    residual(layer.ln_1, layer.attention_bias,
+             [&](int64_t part, float* out) { attend(layer.parts[static_cast<size_t>(part)], first, rows, work, out); });
+    residual(layer.ln_2, layer.mlp_bias,
+             [&](int64_t part, float* out) { think(layer.parts[static_cast<size_t>(part)], rows, work, out); });
+  }
+  if (first + rows < window_) return;
+  normalise(work.stream + (rows - 1) * row_, ln_f_.weight, ln_f_.bias, work.normed, C);
+  for (int64_t part = begin; part < end; ++part) {
+    const Head& head = heads_[static_cast<size_t>(part)];
+    multiply(work.normed, row_, 1, head.weight, nullptr, logits_ + head.first, 0);
+  }
+}
+
+// Keeps keys and values of the rows, then lets each look back.
+void Decoder::attend(const Part& part, int64_t first, int64_t rows, const Work& work, float* out) const {
+  const int64_t D = head_size_, size = part.heads * D, plane = panels::round_up(config_.context, kPanel) * D;
+  multiply(work.normed, row_, rows, part.qkv, part.qkv_bias, work.qkv, work.qkv_row);
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t t = first + row;
+    const float* const k = work.qkv + row * work.qkv_row + size;
+    // The first of a group of lanes clears the others.
+    const int64_t lanes = t % panels::kLanes == 0 ? panels::kLanes : 1;
+    for (int64_t h = 0; h < part.heads; ++h)
+      for (int64_t d = 0; d < D; ++d) {
+        float* const key = part.keys + h * plane + t / kPanel * kPanel * D + d * kPanel + t % kPanel;
+        std::fill(key + 1, key + lanes, 0.0f);
+        *key = k[h * D + d];
+      }
+    float* const values = part.values + t * part.values_row;
+    std::fill(std::copy_n(k + size, size, values), values + part.values_row, 0.0f);
+  }
+  const float scale = 1.0f / std::sqrt(static_cast<float>(D));
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t h = 0; h < part.heads; ++h) {
+      const int64_t seen = first + row + 1;
+      attend_head(work.qkv + row * work.qkv_row + h * D, {part.keys + h * plane, D, seen, kPanel, kPanel * D},
+                  {part.values + h * D, seen, D, part.values_row, kPanel}, scale, work.scores,
+                  work.mixed + row * work.mixed_row + h * D);
+    }
+  multiply(work.mixed, work.mixed_row, rows, part.attention_projection, nullptr, out, row_);
+}
+
+void Decoder::think(const Part& part, int64_t rows, const Work& work, float* out) const {
+  multiply(work.normed, row_, rows, part.fc, part.fc_bias, work.inner, work.inner_row);
+  for (int64_t row = 0; row < rows; ++row) {
+    float* const x = work.inner + row * work.inner_row;
+    config_.gelu == Gelu::erf ? gelu_erf(x, part.fc.outputs) : gelu_tanh(x, part.fc.outputs);
+  }
+  multiply(work.inner, work.inner_row, rows, part.mlp_projection, nullptr, out, row_);
+}
+
+}  // namespace tril

@@ -1,0 +1,102 @@
+// Decoding: a Gpt forwards only, a token at a time, with the keys and values of earlier tokens kept. For each token the
+// weights stream by once, so they are packed once in the order in which they are read, and nothing is allocated and no
+// library called between two tokens.
+//
+//   Decoder decoder(store, config);
+//   std::span<const float> logits = decoder.feed(prompt);  // of what comes after the prompt
+//   logits = decoder.feed(next);
+//
+// Past the context: learned positions belong to places in the window, so when the window is full and another token
+// comes, its last half (rounded down) is read anew from position 0 on. The model so sees the last context / 2 + 1 to
+// context tokens. What it sees depends only on how many tokens came before, so the logits are those that a full forward
+// pass over the window would give.
+//
+// A Decoder copies the weights: the store may change or go. It belongs to the thread that made it. Streams are separate
+// decoders, or one after another with reset().
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/kernels/panels.h"
+#include "core/team.h"
+#include "nn/gpt.h"
+
+namespace tril {
+
+class Decoder {
+ public:
+  // The store holds a Gpt's parameters in f32. The work is cut into pieces that depend on the configuration alone, so
+  // the logits have the same bits at any number of threads.
+  Decoder(const ParamStore& params, const GptConfig& config, int threads = 1);
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  // Forgets all tokens.
+  void reset();
+  // The logits (V) of the token after this one, or after the last of these: valid until the next call, always at the
+  // same address.
+  std::span<const float> feed(int32_t token) { return feed(std::span<const int32_t>(&token, 1)); }
+  std::span<const float> feed(std::span<const int32_t> tokens);
+
+  [[nodiscard]] int64_t position() const { return position_; }  // tokens fed since the reset
+  [[nodiscard]] int64_t window() const { return window_; }      // the last of them, which the model sees
+  [[nodiscard]] const GptConfig& config() const { return config_; }
+  [[nodiscard]] int threads() const { return team_.size(); }
+
+ private:
+  using Matrix = panels::Matrix<float>;
+  struct Norm {
+    const float *weight, *bias;
+  };
+  // A part of a layer that needs nothing of the other parts until its results are added to theirs: some heads, and some
+  // units of the MLP.
+  struct Part {
+    int64_t heads;
+    Matrix qkv, attention_projection, fc, mlp_projection;
+    const float *qkv_bias, *fc_bias;
+    float *keys, *values;  // of the window: keys (heads, T / 64, D, 64), values (T, row)
+    int64_t values_row;
+  };
+  struct Layer {
+    Norm ln_1, ln_2;
+    const float *attention_bias, *mlp_bias;
+    std::vector<Part> parts;
+  };
+  struct Head {
+    Matrix weight;
+    int64_t first;  // of the vocabulary
+  };
+  struct Work {              // what one member of the team computes in, (rows, …) each
+    float *stream, *normed;  // the residual stream, of which each member has its own
+    float *qkv, *mixed, *inner;
+    int64_t qkv_row, mixed_row, inner_row;
+    float* scores;  // (T)
+  };
+
+  class Packer;
+  [[nodiscard]] Work make_work(Packer& packer) const;
+  // The tokens of the window from `first` on, `rows` of them, through the whole model.
+  void run(int member, int64_t first, int64_t rows);
+  void attend(const Part& part, int64_t first, int64_t rows, const Work& work, float* out) const;
+  void think(const Part& part, int64_t rows, const Work& work, float* out) const;
+
+  GptConfig config_;
+  int64_t head_size_, row_;  // D; C rounded up to whole groups of lanes
+  std::vector<Layer> layers_;
+  Norm ln_f_{};
+  std::vector<Head> heads_;
+  const float *token_table_ = nullptr, *position_table_ = nullptr;
+  Arena memory_;
+
+  Team team_;
+  std::vector<Work> work_;       // one a member
+  std::vector<float*> partial_;  // of each part, (rows, row_), twice: the next sum begins while others still read
+  float* logits_ = nullptr;
+  std::vector<int32_t> tokens_;  // of the window
+  int64_t window_ = 0, position_ = 0;
+};
+
+}  // namespace tril
