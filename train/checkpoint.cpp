@@ -1,0 +1,107 @@
+#include "train/checkpoint.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "train/crc32.h"
+#include "train/run_folder.h"
+#include "train/safetensors.h"
+#include "train/utf8.h"
+
+namespace tril {
+namespace {
+
+constexpr const char *kStepKey = "tril.step", *kWeightsKey = "tril.weights";
+
+// The optimizer's two buffers, named as PyTorch names them.
+struct Buffer {
+  const char* name;
+  std::byte* data;
+};
+std::array<Buffer, 2> buffers(const AdamW& optimizer) {
+  return {Buffer{"exp_avg", optimizer.mean()}, Buffer{"exp_avg_sq", optimizer.square()}};
+}
+
+std::string weights_checksum(const ParamStore& params) {
+  Crc32 crc;
+  crc.add(params.data(), static_cast<size_t>(params.elements() * size_of(params.dtype())));
+  return cat(crc.value());
+}
+
+const std::string& metadata_of(const Safetensors& file, const char* key) {
+  const auto found = file.metadata.find(key);
+  TRIL_CHECK(found != file.metadata.end(), file.where, cat("an optimizer's state, with \"", key, "\" in its metadata"),
+             "none");
+  return found->second;
+}
+
+void remove_other_states(const std::string& folder, int64_t step) {
+  std::vector<std::string> others;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error); !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (is_optimizer_file(name) && name != optimizer_file(step)) others.push_back(at->path().string());
+  }
+  for (const std::string& path : others) ::unlink(path.c_str());  // what stays does no harm
+}
+
+// One parameter's part of a buffer.
+const SafetensorsEntry& entry_of(const Safetensors& file, const std::string& name, const ParamInfo& param) {
+  const SafetensorsEntry* const entry = file.find(name);
+  TRIL_CHECK(entry != nullptr, file.where, name, "no such tensor");
+  const auto dims = param.value.shape.dims();
+  TRIL_CHECK(entry->dtype == "F32" && std::equal(dims.begin(), dims.end(), entry->shape.begin(), entry->shape.end()),
+             file.where, cat(name, " as F32 ", param.value.shape), cat("another shape, or ", entry->dtype));
+  return *entry;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& folder, const Model& model, const AdamW& optimizer) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const auto& [name, data] : buffers(optimizer))
+    for (const ParamInfo& param : model.params->params()) {
+      const auto dims = param.value.shape.dims();
+      tensors.push_back({cat(name, ".", param.name),
+                         "F32",
+                         {dims.begin(), dims.end()},
+                         data + model.params->offset(param) * size_of(DType::f32)});
+    }
+  const int64_t step = optimizer.updates();
+  write_safetensors(folder + "/" + optimizer_file(step), tensors,
+                    {{kStepKey, cat(step)}, {kWeightsKey, weights_checksum(*model.params)}});
+  save_model(folder + "/" + kLastFile, model);
+  remove_other_states(folder, step);
+}
+
+Model load_checkpoint(const std::string& folder) { return load_model(folder + "/" + kLastFile); }
+
+void load_optimizer(const std::string& folder, const Model& model, AdamW& optimizer) {
+  const Safetensors file = read_safetensors(folder + "/" + optimizer_file(model.state.step));
+  const bool same_step = metadata_of(file, kStepKey) == cat(model.state.step);
+  TRIL_CHECK(same_step && metadata_of(file, kWeightsKey) == weights_checksum(*model.params), file.where,
+             cat("the optimizer's state that belongs to ", kLastFile), "that of other weights");
+  const auto params = static_cast<int64_t>(model.params->params().size());
+  TRIL_CHECK(static_cast<int64_t>(file.entries.size()) == 2 * params, file.where, cat(2 * params, " tensors"),
+             cat(file.entries.size()));
+  for (const auto& [name, data] : buffers(optimizer))
+    for (const ParamInfo& param : model.params->params()) {
+      const std::string full_name = cat(name, ".", param.name);
+      const std::span values(reinterpret_cast<float*>(data) + model.params->offset(param),
+                             static_cast<size_t>(param.value.count()));
+      load_as_f32(file, entry_of(file, full_name, param), values);
+      const bool squares = data == optimizer.square();
+      const bool sound = std::all_of(values.begin(), values.end(),
+                                     [&](float value) { return std::isfinite(value) && !(squares && value < 0); });
+      TRIL_CHECK(sound, file.where, cat("finite values in ", full_name, squares ? ", none negative" : ""), "others");
+    }
+  optimizer.restore(model.state.step);
+}
+
+}  // namespace tril

@@ -1,0 +1,22 @@
+// What a run needs to go on as if it had never stopped: last.safetensors, a model like any other, and beside it the
+// optimizer's state. Two files, but never a torn pair: the state is written first under a name with its step, then
+// last.safetensors is renamed into place, which is the moment of the commit, and then older states go. Each state also
+// knows the checksum of the weights it belongs to. For the main thread, with the folder held by a RunFolder.
+#pragma once
+
+#include <string>
+
+#include "train/model_file.h"
+#include "train/optimizer.h"
+
+namespace tril {
+
+// Throws WriteError; what was there before is then still whole, unless the error says that it was committed.
+void save_checkpoint(const std::string& folder, const Model& model, const AdamW& optimizer);
+
+// The model in last.safetensors.
+[[nodiscard]] Model load_checkpoint(const std::string& folder);
+// The optimizer's state that belongs to it. `optimizer` is over the model's parameters.
+void load_optimizer(const std::string& folder, const Model& model, AdamW& optimizer);
+
+}  // namespace tril

@@ -1,0 +1,132 @@
+// tril info: what is in a model, or what this program and this machine are.
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/onednn.h"
+#include "train/cli/command.h"
+#include "train/cli/flags.h"
+#include "train/cli/output.h"
+#include "train/log.h"
+#include "train/model_file.h"
+#include "train/report.h"
+#include "train/threads.h"
+#include "train/utf8.h"
+
+namespace tril::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Flags info_flags() {
+  return Flags({.name = "info",
+                .usage = "[RUN] [flags]",
+                .about = "Shows what is in a model, in a run's folder or a file; or, with none, what this program and\n"
+                         "this machine are.",
+                .most_arguments = 1},
+               {{.name = "json", .help = "Print one JSON object."}});
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+Json about_program() {
+  Json json;
+  json["version"] = TRIL_VERSION;
+  json["build"] = TRIL_BUILD_TYPE;
+  json["compiler"] = cat(TRIL_COMPILER, " ", __VERSION__);
+  json["cpu"] = cpu_name();
+  json["processors"] = processors();
+  json["threads"] = default_threads();
+  json["isa"] = cpu_isa();
+  json["onednn"] = onednn_version();
+  return json;
+}
+
+Json about_tensors(const ParamStore& params) {
+  Json tensors = Json::array();
+  for (const ParamInfo& param : params.params()) {
+    Json tensor;
+    tensor["name"] = param.name;
+    tensor["shape"] = Json::array();
+    for (const int64_t extent : param.value.shape.dims()) tensor["shape"].push_back(extent);
+    tensor["decays"] = param.decays();
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+Json about_model(const Model& model) {
+  Json json;
+  json["file"] = model.where;
+  json["parameters"] = model.params->count();
+  json["tokens"] = token_kind_name(model.tokenizer.kind());
+  json["vocabulary"] = model.tokenizer.size();
+  if (model.tokenizer.kind() == TokenKind::kChar) {
+    std::string all;
+    for (int32_t token = 0; token < model.tokenizer.size(); ++token) model.tokenizer.decode(token, all);
+    json["characters"] = all;
+  }
+  const ModelState& state = model.state;
+  json["step"] = state.step;
+  if (!std::isnan(state.loss)) json["loss"] = state.loss;
+  if (!std::isnan(state.best_loss)) {
+    json["best_loss"] = state.best_loss;
+    json["best_step"] = state.best_step;
+  }
+  json["trained_on"] = state.text.paths.empty() ? Json("the built-in stories") : Json(state.text.paths);
+  json["config"] = Json::parse(config_to_json(model.training));
+  json["tensors"] = about_tensors(*model.params);
+  return json;
+}
+
+// One "name  value" a line; objects and lists of objects become lines of their own.
+void append_lines(std::string& page, const Json& json) {
+  constexpr size_t kNameWidth = 16;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_object()) {
+      append_lines(page, value);
+      continue;
+    }
+    if (name == "tensors") {
+      for (const Json& tensor : value)
+        page += cat("  ", tensor["name"].get<std::string>(), " ", tensor["shape"].dump(),
+                    tensor["decays"].get<bool>() ? "" : ", never decays", "\n");
+      continue;
+    }
+    const std::string text = value.is_string() ? printable(value.get<std::string>()) : value.dump();
+    page += cat(name, std::string(kNameWidth - std::min(name.size(), kNameWidth - 1), ' '), text, "\n");
+  }
+}
+
+}  // namespace
+
+int run_info(int argc, const char* const* argv) {
+  Flags flags = info_flags();
+  if (!flags.parse(argc, argv)) return 0;
+  Json json;
+  if (flags.arguments().empty()) {
+    json = about_program();
+  } else {
+    const Model model = load_model(flags.arguments()[0]);
+    Log log;
+    for (const std::string& line : model.warnings) log.warn(line);
+    json = about_model(model);
+  }
+  std::string page;
+  if (flags.on("json")) {
+    page = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  } else {
+    append_lines(page, json);
+  }
+  write_output(page);
+  return 0;
+}
+
+}  // namespace tril::cli

@@ -1,0 +1,239 @@
+// tril train: from a text and flags to a run.
+#include <cmath>
+#include <filesystem>
+
+#include "core/onednn.h"
+#include "train/cli/command.h"
+#include "train/cli/flags.h"
+#include "train/cli/output.h"
+#include "train/cli/shell.h"
+#include "train/corpus.h"
+#include "train/log.h"
+#include "train/memory.h"
+#include "train/run.h"
+#include "train/signals.h"
+#include "train/threads.h"
+#include "train/utf8.h"
+
+namespace tril::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Trains a character model on a text: files, folders or - for standard input, UTF-8, with no preparation.\n"
+    "Without a text it trains on built-in stories. Without --out the run's folder is runs/NAME of the text.";
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  tril train book.txt --preset small\n"
+    "  tril train notes/ --out runs/notes --steps 500\n"
+    "  tril train --resume runs/notes --steps 1000\n";
+
+bool is_switch(const Field& field) { return field.value.empty(); }
+
+Flags train_flags() {
+  const TrainConfig defaults;
+  std::vector<Flag> flags = {
+      {.name = "out", .help = "The run's folder, new or empty.", .value = "RUN"},
+      {.name = "resume", .help = "Go on with the run in this folder, as if it had never stopped.", .value = "RUN"},
+      {.name = "preset",
+       .help = "nanoGPT's character model for a CPU, small, or for a GPU, baby.",
+       .value = "NAME",
+       .fallback = "small"},
+      {.name = "config",
+       .help = "Take values from this JSON file, or from the config.json of this run; flags win.",
+       .value = "FILE"},
+      {.name = "quiet", .help = "Print warnings and the last line only."},
+  };
+  for (const Field& field : fields()) {
+    const std::string name(field.name);
+    flags.push_back({.name = name,
+                     .help = std::string(field.help),
+                     .value = std::string(field.value),
+                     .fallback = field_text(defaults, field),
+                     .group = std::string(field.group)});
+    if (is_switch(field))
+      flags.push_back(
+          {.name = cat("no-", name), .help = cat("The opposite of --", name, "."), .group = std::string(field.group)});
+  }
+  constexpr size_t kMostTexts = 1'000'000;
+  return Flags({.name = "train",
+                .usage = "[FILE | FOLDER | -]... [flags]",
+                .about = kAbout,
+                .most_arguments = kMostTexts,
+                .examples = kExamples},
+               std::move(flags));
+}
+
+// What the flags say about a field; nothing where they are silent.
+std::optional<std::string> given_text(const Flags& flags, const Field& field) {
+  if (flags.given(field.name)) return flags.text(field.name);
+  if (is_switch(field) && flags.on(cat("no-", field.name))) return "false";
+  return std::nullopt;
+}
+
+TrainConfig new_config(const Flags& flags) {
+  TrainConfig config = preset(flags.text("preset"));
+  if (flags.given("config")) {
+    std::string path = flags.text("config");
+    std::error_code unreadable;
+    if (std::filesystem::is_directory(path, unreadable)) path = cat(path, "/", kConfigFile);
+    constexpr int64_t kLongest = 1 << 20;
+    config = config_from_json(read_file(path, kLongest), printable(path), config);
+  }
+  for (const Field& field : fields())
+    if (const auto text = given_text(flags, field)) set_field(config, field, *text);
+  check_config(config);
+  return config;
+}
+
+// A run to resume keeps its configuration; of what is no part of the model, flags may change some.
+void change_config(const Flags& flags, TrainConfig& config, Log& log) {
+  for (const char* other : {"out", "preset", "config"})
+    if (flags.given(other))
+      fail_usage(cat("--", other), "not to be given with --resume", flags.text(other),
+                 "the run has its own folder and configuration; single values can be changed by their flags");
+  for (const Field& field : fields()) {
+    const auto text = given_text(flags, field);
+    if (!text) continue;
+    const std::string before = field_text(config, field);
+    set_field(config, field, *text);
+    const std::string after = field_text(config, field);
+    if (before == after) continue;
+    if (field.part_of_model)
+      fail_usage(field.name, cat(before, ", as the run's model has it"), after, "start a new run for another");
+    log.note(cat(field.name, ": ", after, " from here on, was ", before));
+  }
+  check_config(config);
+}
+
+int choose_threads(const TrainConfig& config, Log& log) {
+  const int fitting = default_threads();
+  if (config.threads == 0) return fitting;
+  const int available = processors();
+  if (config.threads > available)
+    log.warn(cat("threads: ", config.threads, " asked for, but this process may run on ", available,
+                 " processors; training will be slow"));
+  return static_cast<int>(config.threads);
+}
+
+void report_text(const Corpus& corpus, Log& log) {
+  for (const std::string& line : corpus.text.notes) log.note(line);
+  for (const std::string& line : corpus.text.warnings) log.warn(line);
+}
+
+void report_run(const Model& model, const Dataset& data, const RunFolder& folder, const std::string& text_name,
+                Log& log) {
+  const TrainConfig& config = model.training;
+  const char* const unit = config.tokens == TokenKind::kChar ? "characters" : "bytes";
+  log.note(cat("text   ", text_name, ": ", data.tokens().size(), " ", unit, ", ", model.tokenizer.size(),
+               " of them different; ", data.train_size(), " to train on, ", data.val_size(), " to validate with"));
+  log.note(cat("model  ", config.layers, " layers, ", config.heads, " heads, ", config.width, " wide, context ",
+               config.context, ": ", model.params->count(), " parameters"));
+  log.note(cat("run    ", printable(folder.path()), ": ", config.steps, " steps of ", config.batch * config.accumulate,
+               " x ", config.context, " ", unit, ", ", model.state.threads, " threads"));
+  if (!folder.locked())
+    log.warn("the file system knows no locks: make sure that no other process trains in the folder");
+  if (model.tokenizer.size() == 1) log.warn("the text has one distinct character: there is nothing to learn");
+  if (data.val_size() == 0) log.note("no validation part: the newest model is kept in place of the best");
+}
+
+// The one line of results, which says where the model lies and how to sample from it.
+std::string last_line(const Model& model, const RunFolder& folder) {
+  const ModelState& state = model.state;
+  const std::string best = folder.file(kModelFile), last = folder.file(kLastFile);
+  const bool has_best = std::filesystem::exists(best);
+  const std::string loss = has_best && !std::isnan(state.best_loss)
+                               ? cat("validation loss ", fixed(state.best_loss, 4), " at step ", state.best_step, ", ")
+                               : cat("step ", state.step, ", ");
+  return cat("model: ", printable(has_best ? best : last), " (", loss, "sample from it: tril sample ",
+             shell_quoted(folder.path()), ")\n");
+}
+
+int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, Log& log) {
+  const bool done = run.train();
+  if (!done)
+    log.note(cat("stopped at step ", model.state.step, " of ", model.training.steps,
+                 " and saved; to go on: tril train ", "--resume ", shell_quoted(folder.path())));
+  write_output(last_line(model, folder));
+  constexpr int kSignalBase = 128;
+  return done ? 0 : kSignalBase + stop_signal();
+}
+
+Run::Options run_options(const std::optional<double>& best_possible, const Model& model) {
+  Run::Options options;
+  options.best_possible = best_possible;
+  options.stopped = [] { return stop_signal() != 0; };
+  (void)model;
+  return options;
+}
+
+int start(const Flags& flags, Log& log) {
+  const TrainConfig config = new_config(flags);
+  Corpus corpus = load_corpus(flags.arguments(), config.tokens);
+  report_text(corpus, log);
+  const std::string text_name = corpus.text.name;
+  const Tokenizer tokenizer = Tokenizer::make(config.tokens, corpus.text.bytes, text_name);
+  const Dataset data(std::move(corpus.text), tokenizer, config.val_fraction, config.context);
+  const auto best_possible = best_possible_loss(corpus.stories, data);
+  corpus.stories.reset();
+  expect_memory(model_config(config, tokenizer.size()), config.batch);
+
+  const int threads = choose_threads(config, log);
+  Context context({.threads = threads, .seed = static_cast<uint64_t>(config.seed)});
+  Model model = make_model(config, tokenizer);
+  model.state.text = {corpus.paths, data.text_bytes(), data.text_crc32()};
+  model.state.threads = threads;
+  model.state.isa = cpu_isa();
+
+  const RunFolder folder(flags.given("out") ? flags.text("out") : make_run_folder(run_name(corpus.paths)),
+                         RunFolder::For::fresh);
+  report_run(model, data, folder, text_name, log);
+  Run run({context, model, data, folder, log}, run_options(best_possible, model));
+  catch_stop_signals();
+  run.begin();
+  return run_to_the_end(run, model, folder, log);
+}
+
+int resume(const Flags& flags, Log& log) {
+  const RunFolder folder(flags.text("resume"), RunFolder::For::resume);
+  Model model = load_checkpoint(folder.path());
+  for (const std::string& line : model.warnings) log.warn(line);
+  change_config(flags, model.training, log);
+  const TrainConfig& config = model.training;
+
+  Corpus corpus = flags.arguments().empty() ? find_corpus(model.state.text, config.tokens)
+                                            : load_corpus(flags.arguments(), config.tokens);
+  report_text(corpus, log);
+  const std::string text_name = corpus.text.name;
+  const Dataset data(std::move(corpus.text), model.tokenizer, config.val_fraction, config.context);
+  expect_same_text(model.state.text, data, text_name);
+  const auto best_possible = best_possible_loss(corpus.stories, data);
+  corpus.stories.reset();
+  model.state.text.paths = corpus.paths;
+
+  const int threads = choose_threads(config, log);
+  const std::string isa = cpu_isa();
+  if (threads != model.state.threads || isa != model.state.isa)
+    log.note(cat("trained so far with ", model.state.threads, " threads and ", printable(model.state.isa),
+                 ", now with ", threads, " and ", isa, ": sums may be rounded differently from here on"));
+  model.state.threads = threads;
+  model.state.isa = isa;
+  Context context({.threads = threads, .seed = static_cast<uint64_t>(config.seed)});
+  report_run(model, data, folder, text_name, log);
+  Run run({context, model, data, folder, log}, run_options(best_possible, model));
+  catch_stop_signals();
+  run.resume();
+  if (model.state.step >= config.steps)
+    log.note(cat("step ", model.state.step, " of ", config.steps, ": all done; for more, give a larger --steps"));
+  return run_to_the_end(run, model, folder, log);
+}
+
+}  // namespace
+
+int run_train(int argc, const char* const* argv) {
+  Flags flags = train_flags();
+  if (!flags.parse(argc, argv)) return 0;
+  Log log(flags.on("quiet"));
+  return flags.given("resume") ? resume(flags, log) : start(flags, log);
+}
+
+}  // namespace tril::cli

@@ -1,0 +1,216 @@
+#include "train/config.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <type_traits>
+
+#include "train/json_text.h"
+#include "train/usage.h"
+#include "train/utf8.h"
+
+namespace tril {
+namespace {
+
+constexpr double kMany = 4e9;     // steps are counted in 32 bits
+constexpr double kMost = 0x1p53;  // what every reader of JSON holds exactly
+constexpr std::string_view kText = "Text", kModel = "Model", kTraining = "Training", kWatching = "Watching";
+
+using C = TrainConfig;
+constexpr std::array kFields = {
+    Field{"tokens", "KIND", kText, "What one token is: char, a Unicode character, or byte.", &C::tokens, 0, 0, true},
+    Field{"val-fraction", "X", kText, "The last part of the text, kept for validation; 0 for none.", &C::val_fraction,
+          0, 0.99, true},
+
+    Field{"layers", "N", kModel, "Transformer blocks.", &C::layers, 1, 4096, true},
+    Field{"heads", "N", kModel, "Attention heads; a number that divides the width.", &C::heads, 1, 65536, true},
+    Field{"width", "N", kModel, "Width of the residual stream.", &C::width, 1, 65536, true},
+    Field{"context", "N", kModel, "The most tokens the model sees at once.", &C::context, 1, 1 << 20, true},
+    Field{"dropout", "P", kModel, "Probability to drop embeddings, attention weights and branches in training.",
+          &C::dropout, 0, 0.99},
+    Field{"bias", "", kModel, "Give linear layers and norms a bias.", &C::bias, 0, 0, true},
+    Field{"gelu", "FORM", kModel, "erf, nanoGPT's, or tanh, GPT-2's.", &C::gelu, 0, 0, true},
+
+    Field{"batch", "N", kTraining, "Samples computed together.", &C::batch, 1, 1e6},
+    Field{"accumulate", "N", kTraining, "Batches a step; a step learns from batch x accumulate samples.",
+          &C::accumulate, 1, 1e6},
+    Field{"steps", "N", kTraining, "Steps in all.", &C::steps, 1, kMany},
+    Field{"lr", "X", kTraining, "The highest learning rate.", &C::lr, 0, 1e9},
+    Field{"min-lr", "X", kTraining, "The learning rate that cosine decay ends at.", &C::min_lr, 0, 1e9},
+    Field{"warmup", "N", kTraining, "Steps over which the learning rate rises.", &C::warmup, 0, kMany},
+    Field{"beta1", "X", kTraining, "AdamW's decay of the mean gradient.", &C::beta1, 0, 0.999999},
+    Field{"beta2", "X", kTraining, "AdamW's decay of the mean squared gradient.", &C::beta2, 0, 0.999999},
+    Field{"weight-decay", "X", kTraining, "Of matrices and embeddings; biases and norms never decay.", &C::weight_decay,
+          0, 1e3},
+    Field{"clip", "X", kTraining, "Largest norm of the whole gradient; 0 for no clipping.", &C::clip, 0, 1e9},
+    Field{"seed", "N", kTraining, "Of initial values, batches and dropout.", &C::seed, 0, kMost},
+    Field{"threads", "N", kTraining, "Threads to compute with; 0 for as many as this process may use.", &C::threads, 0,
+          1024},
+
+    Field{"eval-every", "N", kWatching, "Steps between two evaluations, each followed by saving.", &C::eval_every, 1,
+          kMany},
+    Field{"eval-tokens", "N", kWatching,
+          "Evaluate on about so many tokens, spread over the validation part; 0 for all.", &C::eval_tokens, 0, kMost},
+    Field{"sample-length", "N", kWatching, "Characters of the sample shown after each evaluation; 0 for none.",
+          &C::sample_length, 0, 1e6},
+    Field{"log-every", "N", kWatching, "Steps between two lines of log.jsonl.", &C::log_every, 1, kMany},
+};
+
+struct Setting {
+  std::string_view field, value;
+};
+constexpr std::array kPresetNames = {std::string_view("small"), std::string_view("baby")};
+// What differs from `small`.
+constexpr std::array kBaby = {Setting{"layers", "6"},    Setting{"heads", "6"},  Setting{"width", "384"},
+                              Setting{"context", "256"}, Setting{"batch", "64"}, Setting{"dropout", "0.2"},
+                              Setting{"steps", "5000"}};
+
+std::string gelu_name(Gelu form) { return form == Gelu::erf ? "erf" : "tanh"; }
+
+Gelu parse_gelu(std::string_view where, std::string_view text) {
+  if (text == "erf") return Gelu::erf;
+  if (text != "tanh") fail_usage(where, "erf or tanh", cat('\'', printable(text, 60), '\''));
+  return Gelu::tanh;
+}
+
+TokenKind parse_tokens(std::string_view where, std::string_view text) {
+  try {
+    return parse_token_kind(text, where);
+  } catch (const Error& error) { throw UsageError(error.what()); }
+}
+
+std::vector<std::string_view> field_names() {
+  std::vector<std::string_view> names;
+  for (const Field& field : kFields) names.push_back(field.name);
+  return names;
+}
+
+// The file's members as text, each once. nlohmann keeps the last of two alike, so they are found while it reads.
+nlohmann::ordered_json parse_object(std::string_view json, std::string_view where) {
+  std::set<std::string> seen;
+  const auto refuse_repeated = [&](int depth, nlohmann::ordered_json::parse_event_t event,
+                                   nlohmann::ordered_json& parsed) {
+    if (event == nlohmann::ordered_json::parse_event_t::key && depth == 1 && !seen.insert(parsed).second)
+      fail_usage(where, "each name once", cat(printable(parsed.get<std::string>(), 60), " twice"));
+    return true;
+  };
+  nlohmann::ordered_json object;
+  try {
+    object = nlohmann::ordered_json::parse(json, refuse_repeated);
+  } catch (const nlohmann::json::exception& error) {
+    fail_usage(where, "a configuration in JSON", printable(error.what(), 160));
+  }
+  if (!object.is_object()) fail_usage(where, "a JSON object", object.type_name());
+  return object;
+}
+
+std::string text_of(const nlohmann::ordered_json& value, std::string_view where) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number() && !value.is_boolean())
+    fail_usage(where, "a number, true, false or a text", value.type_name());
+  return value.dump();
+}
+
+}  // namespace
+
+std::span<const Field> fields() { return kFields; }
+
+const Field& field_named(std::string_view name, std::string_view where) {
+  const auto found =
+      std::find_if(kFields.begin(), kFields.end(), [&](const Field& field) { return field.name == name; });
+  if (found == kFields.end())
+    fail_usage(where, "the names of fields", printable(name, 60),
+               did_you_mean(name, field_names(), "tril train --help lists them"));
+  return *found;
+}
+
+std::string field_text(const TrainConfig& config, const Field& field) {
+  return std::visit(
+      [&](const auto member) -> std::string {
+        const auto value = config.*member;
+        using Value = std::remove_const_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, bool>) return value ? "true" : "false";
+        if constexpr (std::is_same_v<Value, TokenKind>) return std::string(token_kind_name(value));
+        if constexpr (std::is_same_v<Value, Gelu>) return gelu_name(value);
+        if constexpr (std::is_same_v<Value, int64_t> || std::is_same_v<Value, double>) return cat(value);
+      },
+      field.member);
+}
+
+void set_field(TrainConfig& config, const Field& field, std::string_view text) {
+  std::visit(
+      [&](const auto member) {
+        auto& value = config.*member;
+        using Value = std::remove_reference_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, bool>) value = parse_switch(field.name, text);
+        if constexpr (std::is_same_v<Value, TokenKind>) value = parse_tokens(field.name, text);
+        if constexpr (std::is_same_v<Value, Gelu>) value = parse_gelu(field.name, text);
+        if constexpr (std::is_same_v<Value, int64_t>)
+          value = parse_integer(field.name, text, static_cast<int64_t>(field.least), static_cast<int64_t>(field.most));
+        if constexpr (std::is_same_v<Value, double>) value = parse_number(field.name, text, field.least, field.most);
+      },
+      field.member);
+}
+
+void check_config(const TrainConfig& config) {
+  if (config.width % config.heads != 0)
+    fail_usage("heads", cat("a number that divides the width ", config.width), cat(config.heads));
+  if (config.min_lr > config.lr)
+    fail_usage("min-lr", cat("at most lr, ", config.lr), cat(config.min_lr), "give --min-lr, too");
+}
+
+TrainConfig preset(std::string_view name) {
+  TrainConfig config;
+  if (name == "small") return config;
+  if (name != "baby") {
+    fail_usage("preset", "small or baby", cat('\'', printable(name, 60), '\''), did_you_mean(name, kPresetNames));
+  }
+  for (const auto& [field, value] : kBaby) set_field(config, field_named(field, "preset"), value);
+  return config;
+}
+
+std::span<const std::string_view> preset_names() { return kPresetNames; }
+
+std::string config_to_json(const TrainConfig& config, bool one_line) {
+  std::string json = "{";
+  for (const Field& field : kFields) {
+    json += cat(json.size() > 1 ? "," : "", one_line ? "" : "\n  ");
+    append_json_string(json, field.name);
+    json += one_line ? ":" : ": ";
+    const std::string text = field_text(config, field);
+    const bool quoted = std::holds_alternative<TokenKind TrainConfig::*>(field.member) ||
+                        std::holds_alternative<Gelu TrainConfig::*>(field.member);
+    if (quoted) append_json_string(json, text);
+    if (!quoted) json += text;
+  }
+  return json + (one_line ? "}" : "\n}\n");
+}
+
+TrainConfig config_from_json(std::string_view json, std::string_view where, TrainConfig base, bool complete) {
+  const nlohmann::ordered_json object = parse_object(json, where);
+  if (const auto named = object.find("preset"); named != object.end()) base = preset(text_of(*named, where));
+  for (const auto& [name, value] : object.items()) {
+    if (name == "preset") continue;
+    const Field& field = field_named(name, where);
+    try {
+      set_field(base, field, text_of(value, name));
+    } catch (const UsageError& error) { throw UsageError(cat(where, ": ", error.what())); }
+  }
+  for (const Field& field : kFields)
+    if (complete && field.part_of_model && !object.contains(field.name)) fail_usage(where, field.name, "none");
+  return base;
+}
+
+GptConfig model_config(const TrainConfig& config, int64_t vocabulary) {
+  return {.vocabulary = vocabulary,
+          .context = config.context,
+          .layers = config.layers,
+          .heads = config.heads,
+          .width = config.width,
+          .dropout = config.dropout,
+          .bias = config.bias,
+          .gelu = config.gelu};
+}
+
+}  // namespace tril

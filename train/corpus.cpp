@@ -1,0 +1,69 @@
+#include "train/corpus.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "train/utf8.h"
+
+namespace tril {
+namespace {
+
+std::string absolute(const std::string& path) {
+  if (path == "-") return path;
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
+}
+
+}  // namespace
+
+Corpus load_corpus(const std::vector<std::string>& paths, TokenKind tokens) {
+  Corpus corpus;
+  if (paths.empty()) {
+    corpus.stories = builtin_corpus();
+    corpus.text.name = "the built-in stories";
+    corpus.text.bytes = corpus.stories->text;
+    corpus.text.files = 1;
+    return corpus;
+  }
+  corpus.text = load_texts(paths, tokens);
+  std::transform(paths.begin(), paths.end(), std::back_inserter(corpus.paths), absolute);
+  return corpus;
+}
+
+Corpus find_corpus(const TextIdentity& identity, TokenKind tokens) {
+  const auto is_input = [](const std::string& path) { return path == "-"; };
+  TRIL_CHECK(std::none_of(identity.paths.begin(), identity.paths.end(), is_input), "text",
+             "the text that the model was trained on", "standard input, which is over", "give the text again");
+  return load_corpus(identity.paths, tokens);
+}
+
+void expect_same_text(const TextIdentity& identity, const Dataset& data, const std::string& name) {
+  TRIL_CHECK(data.text_bytes() == identity.bytes, name,
+             cat("the text that the model was trained on, of ", identity.bytes, " bytes"),
+             cat(data.text_bytes(), " bytes"));
+  TRIL_CHECK(data.text_crc32() == identity.crc32, name, "the text that the model was trained on",
+             "another of the same length");
+}
+
+std::optional<double> best_possible_loss(const std::optional<BuiltinCorpus>& stories, const Dataset& data) {
+  if (!stories || data.val_size() < 2) return std::nullopt;
+  return mean_nats(*stories, data.train_size() + 1, data.tokens().size());  // the part's first is never a target
+}
+
+std::string run_name(const std::vector<std::string>& paths) {
+  if (paths.empty()) return "stories";
+  if (paths.front() == "-") return "stdin";
+  std::filesystem::path path = absolute(paths.front());
+  if (!path.has_filename()) path = path.parent_path();
+  std::string name = path.stem().string();
+  // Names that would be hidden, taken for a flag, or hard to type are made plain.
+  for (char& c : name)
+    if (static_cast<unsigned char>(c) <= ' ' || c == '\x7f' || c == '/') c = '_';
+  name.erase(0, std::min(name.find_first_not_of(".-"), name.size()));
+  constexpr size_t kLongest = 100;
+  if (name.size() > kLongest || !is_utf8(name)) name.clear();
+  return name.empty() ? "text" : name;
+}
+
+}  // namespace tril

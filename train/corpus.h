@@ -1,0 +1,36 @@
+// What a model is trained on, wherever it comes from: files, folders, standard input, or the built-in stories.
+// Belongs to the caller; any thread may call.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/builtin_corpus.h"
+#include "train/dataset.h"
+#include "train/model_file.h"
+#include "train/text.h"
+
+namespace tril {
+
+struct Corpus {
+  Text text;
+  std::vector<std::string> paths;        // absolute, "-" for standard input; none: the built-in stories
+  std::optional<BuiltinCorpus> stories;  // with each character's probability, where that is what the text is
+};
+
+[[nodiscard]] Corpus load_corpus(const std::vector<std::string>& paths, TokenKind tokens);
+
+// The text that a model was trained on, once more; throws where it is not there or is not the same.
+[[nodiscard]] Corpus find_corpus(const TextIdentity& identity, TokenKind tokens);
+// Throws where the dataset is made from another text than `identity` describes.
+void expect_same_text(const TextIdentity& identity, const Dataset& data, const std::string& name);
+
+// The best loss that any model could reach on the validation part, in nats a character.
+[[nodiscard]] std::optional<double> best_possible_loss(const std::optional<BuiltinCorpus>& stories,
+                                                       const Dataset& data);
+
+// A name for the run of such a text: the first file's or folder's, without what comes after its dot.
+[[nodiscard]] std::string run_name(const std::vector<std::string>& paths);
+
+}  // namespace tril

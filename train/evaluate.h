@@ -1,0 +1,18 @@
+// The loss on a text that is not trained on, by one rule whatever the batch size of training: the text is cut into
+// windows of the context's length, and every target weighs the same (train/dataset.h: EvalWindows).
+// Runs on the context's thread, between training steps, and leaves nothing of them changed.
+#pragma once
+
+#include <optional>
+
+#include "core/parallel.h"
+#include "nn/gpt.h"
+#include "train/dataset.h"
+
+namespace tril {
+
+// The mean loss of all targets, in nats a token; nothing if `stopped` said so before the end.
+[[nodiscard]] std::optional<double> evaluate(Context& context, const Gpt& model, const EvalWindows& windows,
+                                             FunctionRef<bool()> stopped);
+
+}  // namespace tril

@@ -1,0 +1,30 @@
+#include "train/memory.h"
+
+#include "core/check.h"
+#include "train/files.h"
+
+namespace tril {
+
+double training_bytes(const GptConfig& config, int64_t batch) {
+  const auto number = [](int64_t value) { return static_cast<double>(value); };
+  constexpr double kCopies = 4, kFloat = 4;  // weights, gradients, and the optimizer's two moments
+  constexpr double kWidthsALayer = 18;  // kept for backward: norms, q k v, attention, and the MLP's two inner layers
+  const double tokens = number(batch) * number(config.context);
+  const double activations =
+      tokens * (kWidthsALayer * number(config.layers) * number(config.width) + 2 * number(config.vocabulary));
+  return kFloat * (kCopies * number(config.parameters()) + activations);
+}
+
+void expect_memory(const GptConfig& config, int64_t batch) {
+  config.check();
+  constexpr double kMebibyte = 1 << 20;
+  const double needed = training_bytes(config, batch), available = static_cast<double>(physical_memory());
+  const auto mebibytes = [](double bytes) { return cat(static_cast<int64_t>(bytes / kMebibyte), " MiB"); };
+  TRIL_CHECK(needed <= available, "model",
+             cat("one to train within this machine's ", mebibytes(available), " of memory"),
+             cat(config.layers, " layers, ", config.width, " wide, context ", config.context, ", batch ", batch,
+                 ", about ", mebibytes(needed)),
+             "make one of them smaller");
+}
+
+}  // namespace tril

@@ -1,0 +1,227 @@
+#include "train/model_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "train/files.h"
+#include "train/json_text.h"
+#include "train/safetensors.h"
+#include "train/usage.h"
+#include "train/utf8.h"
+
+namespace tril {
+namespace {
+
+constexpr const char *kConfigKey = "tril.config", *kVocabularyKey = "tril.vocabulary", *kStateKey = "tril.state";
+constexpr const char *kHead = "lm_head.weight", *kHeadIs = "transformer.wte.weight";
+
+const std::string& metadata_of(const Safetensors& file, const char* key) {
+  const auto found = file.metadata.find(key);
+  TRIL_CHECK(found != file.metadata.end(), file.where, cat("a model of tril, with \"", key, "\" in its metadata"),
+             "none");
+  return found->second;
+}
+
+std::string state_to_json(const ModelState& state) {
+  std::string json = cat("{\"step\":", state.step);
+  if (!std::isnan(state.loss)) json += cat(",\"loss\":", state.loss);
+  if (!std::isnan(state.best_loss)) json += cat(",\"best_loss\":", state.best_loss, ",\"best_step\":", state.best_step);
+  json += cat(",\"threads\":", state.threads, ",\"isa\":");
+  append_json_string(json, state.isa);
+  json += cat(",\"text\":{\"bytes\":", state.text.bytes, ",\"crc32\":", state.text.crc32, ",\"paths\":[");
+  for (const std::string& path : state.text.paths) {
+    if (&path != &state.text.paths.front()) json += ',';
+    // A path need not be UTF-8, but JSON must be; such a one is not found again, and the user asked for the text.
+    append_json_string(json, is_utf8(path) ? path : printable(path));
+  }
+  return json + "]}}";
+}
+
+// Whole numbers as JSON has them: nothing negative, fractional or beyond what every reader holds exactly.
+int64_t whole(const nlohmann::json& value) {
+  constexpr uint64_t kMost = uint64_t{1} << 53;
+  const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= kMost;
+  if (!fits) throw Error("a number that is not whole, or out of range");
+  return value.get<int64_t>();
+}
+
+double finite(const nlohmann::json& value) {
+  const double number = value.get<double>();
+  if (!std::isfinite(number)) throw Error("a loss that is not finite");
+  return number;
+}
+
+ModelState state_from_json(const std::string& text, const std::string& where) {
+  ModelState state;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    state.step = whole(json.at("step"));
+    if (json.contains("loss")) state.loss = finite(json.at("loss"));
+    if (json.contains("best_loss")) state.best_loss = finite(json.at("best_loss"));
+    if (json.contains("best_step")) state.best_step = whole(json.at("best_step"));
+    state.threads = whole(json.at("threads"));
+    state.isa = json.at("isa").get<std::string>();
+    const nlohmann::json& identity = json.at("text");
+    state.text.bytes = whole(identity.at("bytes"));
+    state.text.crc32 = static_cast<uint32_t>(whole(identity.at("crc32")));
+    for (const nlohmann::json& path : identity.at("paths")) state.text.paths.push_back(path.get<std::string>());
+  } catch (const nlohmann::json::exception& error) {
+    fail(where, cat("the state of a run in \"", kStateKey, "\""), printable(error.what(), 160));
+  } catch (const Error& error) { fail(where, cat("the state of a run in \"", kStateKey, "\""), error.what()); }
+  return state;
+}
+
+TrainConfig read_config(const Safetensors& file) {
+  try {
+    const TrainConfig config = config_from_json(metadata_of(file, kConfigKey), file.where, {}, true);
+    check_config(config);
+    return config;
+  } catch (const UsageError& error) {  // a file that is wrong is no wrong use of the program
+    throw Error(error.what());
+  }
+}
+
+std::string shape_text(std::span<const int64_t> dims) {
+  std::string text = "(";
+  for (size_t i = 0; i < dims.size(); ++i) text += cat(i == 0 ? "" : ", ", dims[i]);
+  return text + ")";
+}
+
+// Names joined by commas, the first few of them.
+class NameList {
+ public:
+  void add(std::string_view name) {
+    constexpr int64_t kShown = 6;
+    if (++count_ <= kShown) text_ += cat(count_ == 1 ? "" : ", ", name);
+  }
+  void append_to(std::string& all, std::string_view what) const {
+    constexpr int64_t kShown = 6;
+    if (count_ == 0) return;
+    all += cat(all.empty() ? "" : "; ", what, " ", text_);
+    if (count_ > kShown) all += cat(" and ", count_ - kShown, " more");
+  }
+
+ private:
+  std::string text_;
+  int64_t count_ = 0;
+};
+
+bool is_floating(const SafetensorsEntry& entry) {
+  return entry.dtype == "F32" || entry.dtype == "F64" || entry.dtype == "F16" || entry.dtype == "BF16";
+}
+
+// The file holds just the tensors that the store demands, or one error names all that differ.
+void check_tensors(const Safetensors& file, const ParamStore& params) {
+  NameList missing, unexpected, wrong;
+  std::set<std::string_view> expected;
+  for (const ParamInfo& param : params.params()) {
+    expected.insert(param.name);
+    const SafetensorsEntry* const entry = file.find(param.name);
+    const auto dims = param.value.shape.dims();
+    if (entry == nullptr) {
+      missing.add(param.name);
+    } else if (!is_floating(*entry) ||
+               !std::equal(dims.begin(), dims.end(), entry->shape.begin(), entry->shape.end())) {
+      wrong.add(cat(param.name, " ", shape_text(dims), " is ", entry->dtype, " ", shape_text(entry->shape)));
+    }
+  }
+  for (const SafetensorsEntry& entry : file.entries)
+    if (!expected.contains(entry.name) && entry.name != kHead) unexpected.add(printable(entry.name, 80));
+  std::string all;
+  missing.append_to(all, "missing");
+  unexpected.append_to(all, "unexpected");
+  wrong.append_to(all, "mis-shaped");
+  TRIL_CHECK(all.empty(), file.where, "the tensors of the model that its configuration describes", all);
+}
+
+// Where a file holds the tied head as well, it must be the embedding: to choose silently would be to guess.
+void check_head(const Safetensors& file, const ParamStore& params) {
+  const SafetensorsEntry* const head = file.find(kHead);
+  if (head == nullptr) return;
+  const ParamInfo& embedding = *params.find(kHeadIs);
+  const auto dims = embedding.value.shape.dims();
+  bool equal = is_floating(*head) && std::equal(dims.begin(), dims.end(), head->shape.begin(), head->shape.end());
+  if (equal) {
+    std::vector<float> values(static_cast<size_t>(embedding.value.count()));
+    load_as_f32(file, *head, values);
+    equal = std::equal(values.begin(), values.end(), embedding.value.ptr<float>());
+  }
+  TRIL_CHECK(equal, file.where, cat(kHead, " to equal ", kHeadIs, ", which it is tied to"), "another");
+}
+
+void load_weights(const Safetensors& file, Model& model) {
+  int64_t bad = 0;
+  std::string first;
+  for (const ParamInfo& param : model.params->params()) {
+    float* const values = param.value.ptr<float>();
+    load_as_f32(file, *file.find(param.name), {values, static_cast<size_t>(param.value.count())});
+    const int64_t here =
+        std::count_if(values, values + param.value.count(), [](float value) { return !std::isfinite(value); });
+    if (bad == 0 && here > 0) first = param.name;
+    bad += here;
+  }
+  if (bad > 0) model.warnings.push_back(cat(file.where, ": ", bad, " weights are not finite, the first in ", first));
+  check_head(file, *model.params);
+}
+
+}  // namespace
+
+Model make_model(const TrainConfig& training, const Tokenizer& tokenizer) {
+  Model model{.training = training,
+              .config = model_config(training, tokenizer.size()),
+              .tokenizer = tokenizer,
+              .state = {},
+              .params = std::make_unique<ParamStore>(DType::f32, static_cast<uint64_t>(training.seed)),
+              .gpt = nullptr,
+              .where = {},
+              .warnings = {}};
+  model.gpt = std::make_unique<Gpt>(*model.params, model.config);
+  model.params->freeze();
+  return model;
+}
+
+std::string model_path(const std::string& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(path, unreadable)) return path;
+  for (const char* name : {"/model.safetensors", "/last.safetensors"})
+    if (std::filesystem::exists(path + name, unreadable)) return path + name;
+  fail(printable(path), "a run folder, with model.safetensors or last.safetensors", "a folder without them");
+}
+
+Model load_model(const std::string& path) {
+  const Safetensors file = read_safetensors(model_path(path));
+  const TrainConfig training = read_config(file);
+  const Tokenizer tokenizer = Tokenizer::from_json(metadata_of(file, kVocabularyKey), file.where);
+  // Before a model is laid out by it, a configuration must be backed by what the file holds.
+  constexpr int64_t kTensorsALayer = 6;
+  TRIL_CHECK(training.layers * kTensorsALayer <= static_cast<int64_t>(file.entries.size()), file.where,
+             cat("the tensors of ", training.layers, " layers"), cat(file.entries.size(), " tensors"));
+  {
+    ParamStore expected;
+    const Gpt shape(expected, model_config(training, tokenizer.size()));
+    check_tensors(file, expected);
+  }
+  Model model = make_model(training, tokenizer);
+  model.where = file.where;
+  load_weights(file, model);
+  if (file.metadata.contains(kStateKey)) model.state = state_from_json(file.metadata.at(kStateKey), file.where);
+  return model;
+}
+
+void save_model(const std::string& path, const Model& model) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const ParamInfo& param : model.params->params()) {
+    const auto dims = param.value.shape.dims();
+    tensors.push_back({param.name, "F32", {dims.begin(), dims.end()}, param.value.data});
+  }
+  write_safetensors(path, tensors,
+                    {{kConfigKey, config_to_json(model.training, true)},
+                     {kVocabularyKey, model.tokenizer.to_json()},
+                     {kStateKey, state_to_json(model.state)},
+                     {kHead, kHeadIs}});
+}
+
+}  // namespace tril

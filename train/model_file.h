@@ -1,0 +1,61 @@
+// One file is a model: a safetensors file with the weights under nanoGPT's names, the tied head stored once, and in its
+// metadata, as JSON, what the weights mean: "tril.config" the configuration (train/config.h), "tril.vocabulary" the
+// tokens, "tril.state" how far training had come and on what text.
+// A Model is owned by whoever loaded it. Reading its weights is safe from any thread, changing them is not.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/gpt.h"
+#include "train/config.h"
+#include "train/tokenizer.h"
+
+namespace tril {
+
+// The text a model was trained on, to find and recognise it again.
+struct TextIdentity {
+  std::vector<std::string> paths;  // absolute; "-" is standard input; none: the built-in corpus
+  int64_t bytes = 0;
+  uint32_t crc32 = 0;
+};
+
+// How far training had come when the weights were stored.
+struct ModelState {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  int64_t step = 0;             // updates made
+  double loss = kUnknown;       // of these weights on the validation part, in nats; NaN: not evaluated
+  double best_loss = kUnknown;  // the best of the run up to here, and the step of it
+  int64_t best_step = 0;
+  TextIdentity text;
+  int64_t threads = 0;  // it was trained with; 0: not known
+  std::string isa;      // instruction set of its matrix products
+};
+
+struct Model {
+  TrainConfig training;  // and the model's shape, from which `config` is made
+  GptConfig config;
+  Tokenizer tokenizer;
+  ModelState state;
+  std::unique_ptr<ParamStore> params;  // frozen, f32
+  std::unique_ptr<Gpt> gpt;
+  std::string where;                  // the file it came from, as messages name it
+  std::vector<std::string> warnings;  // found while loading, worth a line of the log
+};
+
+// A model with initial values that depend on the configuration's seed.
+[[nodiscard]] Model make_model(const TrainConfig& training, const Tokenizer& tokenizer);
+
+// `path` is a model file, or a run folder: its model.safetensors, the best of the run, else its last.safetensors.
+// Everything is checked before it is believed; missing, unexpected and mis-shaped tensors are named in one error.
+[[nodiscard]] Model load_model(const std::string& path);
+// The file that load_model would read.
+[[nodiscard]] std::string model_path(const std::string& path);
+
+// Atomically: whatever happens, `path` holds the old model or the new one. Throws WriteError (train/files.h).
+void save_model(const std::string& path, const Model& model);
+
+}  // namespace tril

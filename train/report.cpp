@@ -1,0 +1,142 @@
+#include "train/report.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "train/json_text.h"
+#include "train/utf8.h"
+
+namespace tril {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Whether the file ends in the middle of a line, as one does whose writer was killed.
+bool ends_torn(int fd) {
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  char last = '\n';
+  return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+}  // namespace
+
+std::string fixed(double value, int digits) {
+  char text[400];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, digits);
+  return error == std::errc{} ? std::string(text, end) : cat(value);
+}
+
+std::string duration_text(double seconds) {
+  constexpr double kMost = 1e9;
+  const auto whole = static_cast<int64_t>(std::lround(std::min(seconds, kMost)));
+  const auto two = [](int64_t number) { return cat(number < 10 ? "0" : "", number); };
+  const int64_t hours = whole / 3600, minutes = whole / 60 % 60;
+  return cat(hours > 0 ? cat(hours, ":", two(minutes)) : cat(minutes), ":", two(whole % 60));
+}
+
+LineFile::LineFile(const std::string& path, Log& log) : path_(path), log_(log) {
+  file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
+  if (file_.get() < 0) give_up(errno);
+  if (file_.get() >= 0 && ends_torn(file_.get())) append("");
+}
+
+void LineFile::append(std::string_view line) {
+  if (file_.get() < 0) return;
+  const std::string whole = cat(line, '\n');
+  std::string_view rest = whole;
+  while (!rest.empty()) {
+    const ssize_t done = ::write(file_.get(), rest.data(), rest.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return give_up(done < 0 ? errno : EIO);
+    rest.remove_prefix(static_cast<size_t>(done));
+  }
+}
+
+void LineFile::give_up(int error) {
+  log_.warn(cat(printable(path_), ": expected to be written to, got ", std::generic_category().message(error),
+                "; training goes on without it"));
+  file_ = Descriptor();
+}
+
+Report::Report(Options options, Log& log) : options_(std::move(options)), log_(log), file_(options_.log_path, log) {}
+
+void Report::event(std::string_view name, std::string_view members) {
+  file_.append(cat("{\"event\":\"", name, "\"", members.empty() ? "" : ",", members, "}"));
+}
+
+bool Report::due(Clock::duration interval) {
+  const auto now = Clock::now();
+  if (said_anything_ && now - said_ < interval) return false;
+  said_anything_ = true;
+  said_ = now;
+  return true;
+}
+
+std::string Report::progress() const {
+  const double speed = seconds_a_step_ > 0 ? static_cast<double>(options_.tokens_a_step) / seconds_a_step_ : 0;
+  const double left = static_cast<double>(options_.steps - last_.step) * seconds_a_step_;
+  return cat("step ", last_.step, "/", options_.steps, "  loss ", fixed(last_.loss, 4),
+             validation_ ? cat("  validation ", fixed(*validation_, 4)) : "", "  ", fixed(speed, 0), " ", options_.unit,
+             "/s  ", duration_text(left), " left");
+}
+
+void Report::step(const StepResult& result, double seconds) {
+  // The first step makes everything ready and tells nothing about the later ones.
+  constexpr double kWeight = 0.05;
+  const bool early = seconds_a_step_ == 0 || last_.step == 0 || result.step <= 2;
+  seconds_a_step_ = early ? seconds : (1 - kWeight) * seconds_a_step_ + kWeight * seconds;
+  last_ = result;
+  if (result.step == 1 || result.step % options_.log_every == 0) {
+    const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+    event("step", cat("\"step\":", result.step, ",\"loss\":", result.loss, ",\"norm\":", result.norm, ",\"lr\":",
+                      result.rate, ",\"chars_per_s\":", fixed(static_cast<double>(options_.tokens_a_step) / seconds, 0),
+                      ",\"seconds\":", fixed(elapsed, 3)));
+  }
+  if (log_.is_live()) {
+    if (due(100ms)) log_.live(progress());
+  } else if (due(10s)) {
+    log_.note(progress());
+  }
+}
+
+void Report::evaluating(int64_t step) { log_.live(cat("step ", step, "/", options_.steps, "  evaluating")); }
+
+void Report::evaluation(const ModelState& state) {
+  last_.step = state.step;
+  std::string line, members = cat("\"step\":", state.step);
+  if (!std::isnan(state.loss)) {
+    validation_ = state.loss;
+    members += cat(",\"loss\":", state.loss, ",\"best_loss\":", state.best_loss);
+    if (state.step != state.best_step) line += cat("  best so far ", fixed(state.best_loss, 4));
+    if (options_.best_possible) {
+      line += cat("  best possible ", fixed(*options_.best_possible, 4));
+      members += cat(",\"best_possible\":", *options_.best_possible);
+    }
+  }
+  log_.note(progress() + line);
+  said_ = Clock::now();
+  event("eval", members);
+}
+
+void Report::sample(int64_t step, std::string_view text) {
+  std::string whole, json;
+  Utf8Stream stream;
+  stream.push(text, whole);
+  stream.flush(whole);
+  append_json_string(json, whole);
+  event("sample", cat("\"step\":", step, ",\"text\":", json));
+  std::string indented = "  | ";
+  for (const char c : whole) {
+    const bool control = (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == '\x7f';
+    indented += control ? '?' : c;
+    if (c == '\n') indented += "  | ";
+  }
+  log_.note(indented);
+}
+
+}  // namespace tril

@@ -1,0 +1,68 @@
+// What a training run says while it runs: to people through a Log, and to programs as lines of JSON in log.jsonl.
+// One thread at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "train/files.h"
+#include "train/log.h"
+#include "train/trainer.h"
+
+namespace tril {
+
+// A decimal number with so many digits behind the point, whatever the locale.
+[[nodiscard]] std::string fixed(double value, int digits);
+// "0:07", "12:34" or "1:02:03".
+[[nodiscard]] std::string duration_text(double seconds);
+
+// A file that grows by whole lines. Where it cannot be written, that costs one warning and nothing else.
+class LineFile {
+ public:
+  LineFile(const std::string& path, Log& log);
+  void append(std::string_view line);
+
+ private:
+  void give_up(int error);
+
+  std::string path_;
+  Log& log_;
+  Descriptor file_;
+};
+
+class Report {
+ public:
+  struct Options {
+    std::string log_path;
+    int64_t steps = 0, log_every = 10, tokens_a_step = 0;
+    std::string unit = "characters";      // what a token is
+    std::optional<double> best_possible;  // of any model, in nats, where that is known
+  };
+  Report(Options options, Log& log);
+
+  // A line of log.jsonl about the run as a whole: `members` follow "event" in the object.
+  void event(std::string_view name, std::string_view members);
+  void step(const StepResult& result, double seconds);
+  void evaluating(int64_t step);
+  void evaluation(const ModelState& state);
+  void sample(int64_t step, std::string_view text);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[nodiscard]] std::string progress() const;
+  [[nodiscard]] bool due(Clock::duration interval);
+
+  Options options_;
+  Log& log_;
+  LineFile file_;
+  StepResult last_;
+  std::optional<double> validation_;
+  double seconds_a_step_ = 0;  // smoothed
+  Clock::time_point start_ = Clock::now(), said_ = start_;
+  bool said_anything_ = false;
+};
+
+}  // namespace tril

@@ -1,0 +1,160 @@
+#include "train/run.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "train/evaluate.h"
+#include "train/files.h"
+#include "train/utf8.h"
+
+namespace tril {
+namespace {
+
+Report::Options report_options(const Run::Parts& parts, const Run::Options& options, const Trainer& trainer) {
+  const TrainConfig& config = parts.model.training;
+  return {.log_path = parts.folder.file(kLogFile),
+          .steps = config.steps,
+          .log_every = config.log_every,
+          .tokens_a_step = trainer.tokens_a_step(),
+          .unit = config.tokens == TokenKind::kChar ? "characters" : "bytes",
+          .best_possible = options.best_possible};
+}
+
+}  // namespace
+
+Run::Run(const Parts& parts, Options options)
+    : parts_(parts),
+      options_(std::move(options)),
+      trainer_(parts.context, parts.model, parts.data),
+      report_(report_options(parts, options_, trainer_), parts.log) {}
+
+void Run::begin() {
+  save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
+  write_file_atomically(parts_.folder.file(kConfigFile), config_to_json(parts_.model.training));
+  saved_step_ = 0;
+  report_.event("start", cat("\"parameters\":", parts_.model.params->count(), ",\"threads\":", parts_.context.threads(),
+                             ",\"config\":", config_to_json(parts_.model.training, true)));
+}
+
+void Run::resume() {
+  load_optimizer(parts_.folder.path(), parts_.model, trainer_.optimizer());
+  saved_step_ = trainer_.steps_done();
+  const std::string best = parts_.folder.file(kModelFile);
+  if (parts_.data.val_size() > 0 && std::filesystem::exists(best)) recall_best(best);
+  report_.event("resume", cat("\"step\":", saved_step_, ",\"threads\":", parts_.context.threads(),
+                              ",\"config\":", config_to_json(parts_.model.training, true)));
+}
+
+// The best model may be younger than the checkpoint, if the process ended between storing the two.
+void Run::recall_best(const std::string& path) {
+  ModelState& state = parts_.model.state;
+  try {
+    const ModelState best = load_model(path).state;
+    if (std::isnan(best.loss) || best.loss >= state.best_loss) return;
+    state.best_loss = best.loss;
+    state.best_step = best.step;
+  } catch (const Error& error) { parts_.log.warn(error.what()); }
+}
+
+// A save that fails costs a warning and leaves what was there before; the run's end tells whether the latest worked.
+void Run::attempt(const std::string& what, const std::function<void()>& save) {
+  try {
+    save();
+  } catch (const WriteError& error) {
+    if (!error.committed()) failure_ = error.what();
+    parts_.log.warn(cat(what, " was not saved: ", error.what()));
+  }
+}
+
+void Run::save_last() {
+  expect_finite(*parts_.model.params);
+  parts_.model.state.step = trainer_.steps_done();
+  attempt("the checkpoint", [&] {
+    save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
+    saved_step_ = trainer_.steps_done();
+  });
+}
+
+// Without a validation part, the newest model stands for the best.
+void Run::keep_if_best() {
+  ModelState& state = parts_.model.state;
+  if (!std::isnan(state.loss) && state.loss >= state.best_loss) return;
+  const ModelState before = state;
+  state.best_loss = state.loss;
+  state.best_step = state.step;
+  bool stored = false;
+  attempt("the best model", [&] {
+    save_model(parts_.folder.file(kModelFile), parts_.model);
+    stored = true;
+  });
+  if (stored) return;
+  state.best_loss = before.best_loss;  // a later model that beats the stored one is to be stored
+  state.best_step = before.best_step;
+}
+
+// False: stopped before the evaluation's end.
+bool Run::evaluate_and_save() {
+  ModelState& state = parts_.model.state;
+  state.step = trainer_.steps_done();
+  failure_.clear();
+  expect_finite(*parts_.model.params);
+  if (parts_.data.val_size() > 0) {
+    report_.evaluating(state.step);
+    const TrainConfig& config = parts_.model.training;
+    const auto loss = evaluate(parts_.context, *parts_.model.gpt,
+                               parts_.data.validation(config.context, config.eval_tokens), options_.stopped);
+    if (!loss) return false;
+    if (!std::isfinite(*loss)) throw NonFiniteError(cat("validation loss: expected a finite one, got ", *loss));
+    state.loss = *loss;
+  }
+  keep_if_best();
+  save_last();
+  report_.evaluation(state);
+  if (options_.sample && parts_.model.training.sample_length > 0)
+    report_.sample(state.step, options_.sample(state.step));
+  return true;
+}
+
+// An evaluation that was due when the run was stopped is made up for.
+bool Run::evaluation_is_due() const {
+  const int64_t step = trainer_.steps_done();
+  const TrainConfig& config = parts_.model.training;
+  return step > 0 && (step % config.eval_every == 0 || step == config.steps) && std::isnan(parts_.model.state.loss);
+}
+
+bool Run::go_on() {
+  const TrainConfig& config = parts_.model.training;
+  if (parts_.data.val_size() > 0 && evaluation_is_due() && !evaluate_and_save()) return false;
+  while (trainer_.steps_done() < config.steps) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto result = trainer_.step(options_.stopped);
+    if (!result) return false;
+    parts_.model.state.loss = ModelState::kUnknown;
+    report_.step(*result, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    if (evaluation_is_due() && !evaluate_and_save()) return false;
+  }
+  return true;
+}
+
+bool Run::train() {
+  bool done = false;
+  try {
+    done = go_on();
+    parts_.log.clear_live();
+    if (saved_step_ != trainer_.steps_done()) {
+      failure_.clear();
+      save_last();
+      if (parts_.data.val_size() == 0) keep_if_best();
+    }
+  } catch (const NonFiniteError& error) {
+    report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"not finite\""));
+    throw Error(cat(error.what(), "; the last good checkpoint is that of step ", saved_step_, ", ",
+                    printable(parts_.folder.file(kLastFile)), "; a lower lr, a longer warmup or clip may help"));
+  }
+  report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"", done ? "done" : "signal", "\""));
+  TRIL_CHECK(failure_.empty(), printable(parts_.folder.path()), "the run's last save to work", failure_);
+  return done;
+}
+
+}  // namespace tril

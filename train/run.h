@@ -1,0 +1,57 @@
+// A training run in its folder: steps, evaluations, checkpoints, and what is said about them. For the main thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "train/checkpoint.h"
+#include "train/dataset.h"
+#include "train/log.h"
+#include "train/report.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
+
+namespace tril {
+
+class Run {
+ public:
+  struct Parts {  // all outlive the run
+    Context& context;
+    Model& model;
+    const Dataset& data;
+    const RunFolder& folder;
+    Log& log;
+  };
+  struct Options {
+    std::optional<double> best_possible;         // loss of any model on this text
+    std::function<bool()> stopped;               // looked at between micro-batches and evaluation passes
+    std::function<std::string(int64_t)> sample;  // a text by the model at this step; none: no samples
+  };
+  Run(const Parts& parts, Options options);
+
+  // Before the first step: of a new run, stores its beginning; of one to resume, restores the optimizer.
+  void begin();
+  void resume();
+
+  // True: all steps are done. False: stopped, and saved. Throws where the last save failed, or NonFiniteError.
+  [[nodiscard]] bool train();
+
+ private:
+  [[nodiscard]] bool go_on();
+  [[nodiscard]] bool evaluation_is_due() const;
+  [[nodiscard]] bool evaluate_and_save();
+  void recall_best(const std::string& path);
+  void keep_if_best();
+  void save_last();
+  void attempt(const std::string& what, const std::function<void()>& save);
+
+  Parts parts_;
+  Options options_;
+  Trainer trainer_;
+  Report report_;
+  int64_t saved_step_ = -1;  // that last.safetensors holds
+  std::string failure_;      // of the latest attempt to save; empty: it worked
+};
+
+}  // namespace tril

@@ -1,0 +1,39 @@
+#include "train/signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+namespace tril {
+namespace {
+
+// A handler can only tell the program of a signal by a global; this is the one, written here alone.
+volatile sig_atomic_t caught_signal = 0;
+
+void note(int signal) {
+  if (caught_signal != 0) ::_exit(128 + signal);
+  caught_signal = signal;
+}
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+void ignore_write_signals() {
+  handle(SIGPIPE, SIG_IGN);
+  handle(SIGXFSZ, SIG_IGN);
+}
+
+void catch_stop_signals() {
+  handle(SIGINT, note);
+  handle(SIGTERM, note);
+}
+
+int stop_signal() { return caught_signal; }
+
+}  // namespace tril

@@ -1,0 +1,91 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tril {
+namespace {
+
+constexpr const char* kMend = "lower --lr, or look for a fault in the text";
+
+bool all_finite(const float* values, int64_t count) {
+  return std::all_of(values, values + count, [](float value) { return std::isfinite(value); });
+}
+
+AdamWOptions adamw_options(const TrainConfig& config) {
+  return {.beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = config.weight_decay};
+}
+
+}  // namespace
+
+Trainer::Trainer(Context& context, Model& model, const Dataset& data)
+    : context_(context),
+      model_(model),
+      data_(data),
+      schedule_{model.training.lr, model.training.min_lr, model.training.warmup, model.training.steps},
+      gradients_(*model.params),
+      optimizer_(*model.params, adamw_options(model.training)),
+      tape_(context),
+      inputs_(static_cast<size_t>(model.training.batch * model.training.context)),
+      targets_(inputs_.size()) {
+  tape_.bind(gradients_.binding());
+}
+
+int64_t Trainer::tokens_a_step() const {
+  const TrainConfig& config = model_.training;
+  return config.batch * config.accumulate * config.context;
+}
+
+// The gradient of the mean over all micro-batches grows in `gradients_`; the micro-batch's own mean loss is returned.
+double Trainer::micro_batch(int64_t index) {
+  const auto& [batch, parts, length] =
+      std::tie(model_.training.batch, model_.training.accumulate, model_.training.context);
+  const int64_t first = index * batch;
+  data_.batch(static_cast<uint64_t>(model_.training.seed), steps_done(), first, batch, length, inputs_.data(),
+              targets_.data());
+  context_.set_step(steps_done(), first);
+  const Tensor loss = model_.gpt->loss(tape_.view({batch, length}, DType::i32, inputs_.data()),
+                                       tape_.view({batch, length}, DType::i32, targets_.data()));
+  const double value = loss.item();
+  if (!std::isfinite(value)) refuse("loss", value, tape_.first_non_finite());
+  tape_.backward(parts == 1 ? loss : scale(loss, 1.0 / static_cast<double>(parts)));
+  tape_.reset();
+  return value;
+}
+
+double Trainer::checked_norm() {
+  const double norm = optimizer_.norm(gradients_, context_.threads());
+  if (std::isfinite(norm)) return norm;
+  for (const ParamInfo& param : model_.params->params())
+    if (!all_finite(gradients_.of(param).ptr<float>(), param.value.count())) refuse("gradient", norm, param.name);
+  refuse("gradient", norm, "the norm of all together");
+}
+
+void Trainer::refuse(std::string_view what, double value, std::string_view first) const {
+  throw NonFiniteError(
+      cat("step ", steps_done() + 1, ": expected a finite ", what, ", got ", value, ", first in ", first, "; ", kMend));
+}
+
+std::optional<StepResult> Trainer::step(FunctionRef<bool()> stopped) {
+  gradients_.reset();
+  double loss = 0;
+  for (int64_t i = 0; i < model_.training.accumulate; ++i) {
+    if (stopped()) return std::nullopt;
+    loss += micro_batch(i) / static_cast<double>(model_.training.accumulate);
+  }
+  const double norm = checked_norm(), rate = schedule_.rate(steps_done());
+  optimizer_.update(gradients_, rate, clip_scale(norm, model_.training.clip), context_.threads());
+  return StepResult{.step = steps_done(), .loss = loss, .norm = norm, .rate = rate};
+}
+
+StepResult Trainer::step() {
+  return *step([] { return false; });
+}
+
+void expect_finite(const ParamStore& params) {
+  for (const ParamInfo& param : params.params())
+    if (!all_finite(param.value.ptr<float>(), param.value.count()))
+      throw NonFiniteError(cat("weights: expected finite values, got others, first in ", param.name));
+}
+
+}  // namespace tril

@@ -1,0 +1,99 @@
+#include "train/usage.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+#include <vector>
+
+#include "train/utf8.h"
+
+namespace tril {
+namespace {
+
+constexpr size_t kShownCharacters = 60;
+
+std::string shown(std::string_view text) {
+  return text.empty() ? "nothing" : cat('\'', printable(text, kShownCharacters), '\'');
+}
+
+// Reads the whole of `text`, or says why it cannot.
+template <class Number>
+Number parse(std::string_view where, std::string_view text, std::string_view expected) {
+  Number value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc::result_out_of_range && stop == end) fail_usage(where, expected, shown(text));
+  if (error != std::errc{} || stop != end) {
+    const bool comma = text.find(',') != std::string_view::npos;
+    fail_usage(where, expected, shown(text), comma ? "decimals are written with a point, without separators" : "");
+  }
+  return value;
+}
+
+// Edits (insert, remove, replace one, swap two neighbours) that turn a into b.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      size_t& here = cost[i][j];
+      if (i == 0 || j == 0) {
+        here = i + j;
+        continue;
+      }
+      here = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0u : 1u)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) here = std::min(here, cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+}  // namespace
+
+void fail_usage(std::string_view where, std::string_view expected, std::string_view got, std::string_view mend) {
+  try {
+    fail(where, expected, got, mend);
+  } catch (const Error& error) { throw UsageError(error.what()); }
+}
+
+int64_t parse_integer(std::string_view where, std::string_view text, int64_t least, int64_t most) {
+  const std::string expected = cat("a whole number from ", least, " to ", most);
+  const auto value = parse<int64_t>(where, text, expected);
+  if (value < least || value > most) fail_usage(where, expected, cat(value));
+  return value;
+}
+
+double parse_number(std::string_view where, std::string_view text, double least, double most) {
+  const std::string expected = cat("a number from ", least, " to ", most);
+  const auto value = parse<double>(where, text, expected);
+  if (!(value >= least && value <= most)) fail_usage(where, expected, cat(value));
+  return value;
+}
+
+bool parse_switch(std::string_view where, std::string_view text) {
+  if (text == "true") return true;
+  if (text != "false") fail_usage(where, "true or false", shown(text));
+  return false;
+}
+
+std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
+  if (name.size() > kShownCharacters) return {};
+  std::string_view best;
+  size_t least = std::max<size_t>(name.size() / 3, 2) + 1;  // farther names are other names
+  for (const std::string_view candidate : known) {
+    // A beginning of the name, or the name with more behind it, is what people most often type.
+    const bool begins = name.size() >= 2 && (candidate.starts_with(name) || name.starts_with(candidate));
+    const size_t edits = begins ? 1 : distance(name, candidate);
+    if (edits >= least || edits >= std::max(name.size(), candidate.size())) continue;
+    least = edits;
+    best = candidate;
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view name, std::span<const std::string_view> known, std::string_view otherwise) {
+  const std::string_view near = nearest(name, known);
+  return near.empty() ? std::string(otherwise) : cat("did you mean ", near, '?');
+}
+
+}  // namespace tril
