@@ -10,7 +10,7 @@ using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
 namespace tril::test {
-using Catch::Approx;
+using Catch::Detail::Approx;
 [[nodiscard]] inline auto contains(const std::string& text) { return Catch::Matchers::Contains(text); }
 }  // namespace tril::test
 #endif

@@ -1,0 +1,90 @@
+# Installs what tril is built with, where it is missing, and builds it. Sourced by examples/quickstart.sh, tests/run.sh
+# and .ci/run. The packages are those of Debian 12 and 13 and of Ubuntu.
+
+tril_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+tril_packages=(g++ cmake make libdnnl-dev libspdlog-dev libcxxopts-dev nlohmann-json3-dev catch2)
+
+tril_say() { echo "$*" >&2; }
+
+tril_fail() {
+  tril_say "$(basename "$0"): $*"
+  exit 1
+}
+
+# Elsewhere than on Debian: what can be seen to be missing, by the command or header that each package brings.
+tril_expect_without_apt() {
+  local missing=() wanted
+  for wanted in g++ cmake make; do command -v "$wanted" >/dev/null || missing+=("$wanted"); done
+  if command -v g++ >/dev/null; then
+    for wanted in dnnl.hpp spdlog/spdlog.h cxxopts.hpp nlohmann/json.hpp; do
+      echo "#include <$wanted>" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1 || missing+=("$wanted")
+    done
+  fi
+  [ ${#missing[@]} -eq 0 ] ||
+    tril_fail "missing ${missing[*]}, and there is no apt to install them; install a C++ compiler, CMake, make, oneDNN," \
+      "spdlog, cxxopts, nlohmann-json and Catch2 (Debian's names: ${tril_packages[*]})"
+}
+
+tril_install() {
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    tril_expect_without_apt
+    return
+  fi
+  local missing=() package
+  for package in "${tril_packages[@]}"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] || tril_apt_install "${missing[@]}"
+}
+
+# As root, or with sudo where there is one that can ask for a password or needs none.
+tril_apt_install() {
+  local as_root=() log by_hand="as root: apt-get update && apt-get install $*"
+  if [ "$(id -u)" = 0 ]; then
+    tril_say "Installing: $*"
+  else
+    command -v sudo >/dev/null || tril_fail "missing $*, and neither root nor sudo to install them; $by_hand"
+    sudo -n true 2>/dev/null || { : </dev/tty; } 2>/dev/null ||
+      tril_fail "missing $*, and sudo has no terminal to ask for a password; $by_hand"
+    as_root=(sudo)
+    tril_say "Installing with sudo: $*"
+  fi
+  log=$(mktemp)
+  # An update that fails in part may still leave all that is needed, so only the installation decides.
+  if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c '
+      apt-get -qq -o DPkg::Lock::Timeout=120 update
+      exec apt-get -qq -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$@"' sh "$@" >"$log" 2>&1 </dev/null; then
+    local reason
+    reason=$(grep '^E:' "$log" | tail -n 1 || true)
+    rm -f "$log"
+    tril_fail "apt could not install $* (${reason:-no reason given}); $by_hand"
+  fi
+  rm -f "$log"
+}
+
+# Follows a build: one live line on a terminal, nothing elsewhere.
+tril_show_progress() {
+  local line
+  while IFS= read -r line; do
+    [ -t 2 ] && case $line in \[*%\]*) printf '\r\033[K%.79s' "$line" >&2 ;; esac
+  done
+  [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
+# tril_build PRESET [TARGET]: everything, or one target.
+tril_build() {
+  local preset=$1 target=(${2:+--target "$2"}) folder=$tril_root/build/$1 log=$tril_root/build/$1.log begin=$SECONDS
+  mkdir -p "$folder" || tril_fail "cannot make $folder; is the project's folder writable?"
+  # A build made before the project was moved or copied here knows only its old place.
+  if [ -f "$folder/CMakeCache.txt" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$tril_root" "$folder/CMakeCache.txt"; then
+    tril_say "Building anew, as the project has moved"
+    rm -rf "$folder"
+  fi
+  [ -f "$folder/CMakeCache.txt" ] || tril_say "Building, which takes a few minutes the first time (preset $preset) …"
+  (cd "$tril_root" && cmake --preset "$preset") >"$log" 2>&1 ||
+    tril_fail "CMake cannot configure the build: $(grep -m 1 -A 2 'CMake Error' "$log" | tail -n 1 | sed 's/^ *//') (all of it: $log)"
+  (cd "$tril_root" && cmake --build --preset "$preset" -j "$(nproc 2>/dev/null || echo 2)" "${target[@]}") 2>&1 |
+    tee -a "$log" | tril_show_progress ||
+    tril_fail "the build failed: $(grep -m 1 -E '(error|Error|No space left)[: ]' "$log") (all of it: $log)"
+  [ $((SECONDS - begin)) -lt 10 ] || tril_say "Built in $((SECONDS - begin)) s"
+}

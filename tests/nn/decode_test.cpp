@@ -1,0 +1,234 @@
+// Decoding with a cache against the full forward pass over the same window.
+#include "nn/decode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "support/catch.h"
+
+namespace tril::test {
+namespace {
+
+constexpr double kTolerance = 1e-5;
+
+// A Gpt with weights large enough that its logits differ.
+struct SmallGpt {
+  explicit SmallGpt(const GptConfig& wanted, uint64_t seed = 1) : config(wanted), gpt(store, wanted) {
+    store.freeze();
+    const RandomKey key{.seed = seed};
+    for (const ParamInfo& param : store.params()) {
+      const bool matrix = param.decays(), embedding = param.name == "transformer.wte.weight";
+      const double deviation =
+          matrix && !embedding ? 1.0 / std::sqrt(static_cast<double>(param.value.shape.last())) : 0.3;
+      for (int64_t i = 0; i < param.value.count(); ++i)
+        param.value.ptr<float>()[i] = static_cast<float>(
+            param.init.constant +
+            deviation * random_normal(key, static_cast<uint32_t>(param.value.slot), static_cast<uint32_t>(i)));
+    }
+  }
+  // The logits after the window's last token, from a pass over all of it.
+  [[nodiscard]] std::vector<float> full_logits(const std::vector<int32_t>& window) {
+    Tape tape(context, Tape::Mode::evaluate);
+    const auto T = static_cast<int64_t>(window.size());
+    const Tensor logits = gpt(tape.constant<int32_t>({1, T}, window));
+    const float* const last = logits.ptr<float>() + (T - 1) * config.vocabulary;
+    return {last, last + config.vocabulary};
+  }
+  [[nodiscard]] std::vector<int32_t> random_tokens(int64_t count) const {
+    std::vector<int32_t> tokens;
+    for (int64_t i = 0; i < count; ++i)
+      tokens.push_back(static_cast<int32_t>(random_uniform({.seed = 7}, 0, static_cast<uint32_t>(i)) *
+                                            static_cast<double>(config.vocabulary)));
+    return tokens;
+  }
+
+  GptConfig config;
+  ParamStore store;
+  Gpt gpt;
+  Context context{{.threads = 1}};
+};
+
+// The documented rule, spelled out: a full window keeps its last half when another token comes.
+void slide(std::vector<int32_t>& window, int32_t token, int64_t context) {
+  if (static_cast<int64_t>(window.size()) == context) window.erase(window.begin(), window.end() - context / 2);
+  window.push_back(token);
+}
+
+[[nodiscard]] double distance(std::span<const float> a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    const double apart = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    if (!(apart <= most)) most = apart;  // NaN too
+  }
+  return most;
+}
+
+[[nodiscard]] std::vector<float> copy(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+[[nodiscard]] int32_t likeliest(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+const GptConfig kConfigs[] = {
+    {.vocabulary = 65, .context = 20, .layers = 2, .heads = 4, .width = 128},
+    {.vocabulary = 11, .context = 8, .layers = 3, .heads = 3, .width = 33, .bias = true},
+    {.vocabulary = 130, .context = 7, .layers = 2, .heads = 5, .width = 5, .bias = true, .gelu = Gelu::tanh},
+    {.vocabulary = 17, .context = 70, .layers = 2, .heads = 1, .width = 40, .gelu = Gelu::tanh},
+    {.vocabulary = 5, .context = 140, .layers = 1, .heads = 2, .width = 34, .bias = true},
+    {.vocabulary = 3, .context = 1, .layers = 2, .heads = 2, .width = 16},
+    {.vocabulary = 9, .context = 2, .layers = 1, .heads = 1, .width = 1, .bias = true},
+    {.vocabulary = 1, .context = 4, .layers = 1, .heads = 2, .width = 24},
+    {.vocabulary = 40, .context = 36, .layers = 1, .heads = 3, .width = 264, .bias = true},
+    {.vocabulary = 300, .context = 5, .layers = 1, .heads = 11, .width = 770},
+};
+
+[[nodiscard]] std::string label(const GptConfig& c) {
+  return cat("vocabulary ", c.vocabulary, ", context ", c.context, ", heads ", c.heads, ", width ", c.width);
+}
+
+}  // namespace
+
+TEST_CASE("decode: logits equal those of the full forward pass, up to the context and past it", "[decode]") {
+  for (const GptConfig& config : kConfigs) {
+    INFO(label(config));
+    SmallGpt model(config);
+    Decoder decoder(model.store, config);
+    std::vector<int32_t> window;
+    double most = 0;
+    for (const int32_t token : model.random_tokens(2 * config.context + config.context / 2 + 3)) {
+      slide(window, token, config.context);
+      const double apart = distance(decoder.feed(token), model.full_logits(window));
+      if (!(apart <= most)) most = apart;
+      REQUIRE(decoder.window() == static_cast<int64_t>(window.size()));
+    }
+    CHECK(most < kTolerance);
+  }
+}
+
+TEST_CASE("decode: weights in the test give logits that tell tokens apart", "[decode]") {
+  SmallGpt model(kConfigs[0]);
+  const std::vector<float> a = model.full_logits({1, 2, 3}), b = model.full_logits({1, 2, 4});
+  CHECK(distance(a, b) > 0.1);
+  CHECK(*std::max_element(a.begin(), a.end()) - *std::min_element(a.begin(), a.end()) > 1.0f);
+}
+
+TEST_CASE("decode: greedy text over five contexts is the one made without a cache", "[decode]") {
+  const GptConfig config{.vocabulary = 23, .context = 9, .layers = 2, .heads = 2, .width = 32};
+  SmallGpt model(config, 3);
+  Decoder decoder(model.store, config);
+  std::vector<int32_t> window;
+  int32_t cached = 4, uncached = 4;
+  for (int i = 0; i < 5 * 9; ++i) {
+    slide(window, uncached, config.context);
+    uncached = likeliest(model.full_logits(window));
+    cached = likeliest(decoder.feed(cached));
+    REQUIRE(cached == uncached);
+  }
+}
+
+TEST_CASE("decode: tokens fed together give what they give one by one", "[decode]") {
+  for (const GptConfig& config : kConfigs) {
+    INFO(label(config));
+    SmallGpt model(config);
+    Decoder single(model.store, config), grouped(model.store, config);
+    const std::vector<int32_t> tokens = model.random_tokens(7 * config.context + 80);
+    size_t fed = 0;
+    for (const size_t count : {1, 2, 3, 5, 8, 13, 34, 1, 60}) {
+      const size_t end = std::min(fed + count, tokens.size());
+      std::vector<float> expected;
+      const std::span<const float> logits = grouped.feed(std::span(tokens).subspan(fed, end - fed));
+      for (; fed < end; ++fed) expected = copy(single.feed(tokens[fed]));
+      REQUIRE(distance(logits, expected) < 1e-6);
+      REQUIRE(grouped.window() == single.window());
+      REQUIRE(grouped.position() == static_cast<int64_t>(fed));
+    }
+  }
+}
+
+TEST_CASE("decode: the number of threads does not change a bit", "[decode]") {
+  for (const GptConfig& config : kConfigs) {
+    INFO(label(config));
+    SmallGpt model(config);
+    Decoder one(model.store, config);
+    for (const int threads : {2, 3, 8}) {
+      Decoder several(model.store, config, threads);
+      one.reset();
+      REQUIRE(several.threads() >= 2);
+      const std::vector<int32_t> tokens = model.random_tokens(config.context + 6);
+      REQUIRE(distance(several.feed(std::span(tokens).first(4)), copy(one.feed(std::span(tokens).first(4)))) == 0.0);
+      for (size_t i = 4; i < tokens.size(); ++i)
+        REQUIRE(distance(several.feed(tokens[i]), copy(one.feed(tokens[i]))) == 0.0);
+    }
+  }
+}
+
+TEST_CASE("decode: a reset forgets everything, and the logits stay at their address", "[decode]") {
+  SmallGpt model(kConfigs[1]);
+  Decoder decoder(model.store, model.config);
+  const std::span<const float> first = decoder.feed(3);
+  const std::vector<float> expected = copy(first);
+  for (const int32_t token : model.random_tokens(30)) {
+    const std::span<const float> logits = decoder.feed(token);
+    REQUIRE(logits.data() == first.data());
+    REQUIRE(logits.size() == 11);
+  }
+  CHECK(decoder.position() == 31);
+  decoder.reset();
+  CHECK(decoder.position() == 0);
+  CHECK(decoder.window() == 0);
+  CHECK(distance(decoder.feed(3), expected) == 0.0);
+}
+
+TEST_CASE("decode: the weights are a copy of the store's", "[decode]") {
+  SmallGpt model(kConfigs[1]);
+  Decoder decoder(model.store, model.config);
+  const std::vector<float> expected = copy(decoder.feed(3));
+  for (const ParamInfo& param : model.store.params())
+    std::fill_n(param.value.ptr<float>(), param.value.count(), std::numeric_limits<float>::quiet_NaN());
+  decoder.reset();
+  CHECK(distance(decoder.feed(3), expected) == 0.0);
+}
+
+TEST_CASE("decode: a NaN in the weights comes out as NaN, not as a number", "[decode]") {
+  SmallGpt model(kConfigs[1]);
+  model.store.find("transformer.h.1.attn.c_attn.weight")->value.ptr<float>()[40] =
+      std::numeric_limits<float>::quiet_NaN();
+  Decoder decoder(model.store, model.config);
+  CHECK(std::isnan(decoder.feed(3)[0]));
+}
+
+TEST_CASE("decode: refuses tokens outside the vocabulary, and none at all", "[decode]") {
+  SmallGpt model(kConfigs[1]);
+  Decoder decoder(model.store, model.config);
+  REQUIRE_THROWS_WITH(decoder.feed(11), contains("decoder: expected tokens from 0 to 10, got 11"));
+  REQUIRE_THROWS_WITH(decoder.feed(-1), contains("got -1"));
+  REQUIRE_THROWS_WITH(decoder.feed(std::span<const int32_t>{}), contains("at least one token"));
+  CHECK(decoder.position() == 0);
+}
+
+TEST_CASE("decode: refuses a store that is not this model's", "[decode]") {
+  SmallGpt model(kConfigs[1]);
+  GptConfig other = model.config;
+  other.layers = 4;
+  REQUIRE_THROWS_WITH(Decoder(model.store, other), contains("a parameter transformer.h.3.attn.c_attn.weight"));
+  other = model.config;
+  other.context = 9;
+  REQUIRE_THROWS_WITH(Decoder(model.store, other), contains("expected transformer.wpe.weight (9, 33), got (8, 33)"));
+  other = model.config;
+  other.heads = 0;
+  REQUIRE_THROWS_WITH(Decoder(model.store, other), contains("heads"));
+
+  ParamStore growing, wide(DType::f64);
+  const Gpt gpt(wide, model.config);
+  wide.freeze();
+  REQUIRE_THROWS_WITH(Decoder(growing, model.config), contains("got one that still grows"));
+  REQUIRE_THROWS_WITH(Decoder(wide, model.config),
+                      contains("expected a frozen store of f32 parameters, got one of f64"));
+}
+
+}  // namespace tril::test
