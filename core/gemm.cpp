@@ -38,10 +38,12 @@ void add_product_row(bool transpose_a, bool transpose_b, int64_t row, int64_t n,
 
 template <class T>
 void fill_without_product(const MatmulShape& shape, T* c, const T* bias) {
-  if (shape.accumulate) return;
   for (int64_t i = 0; i < shape.batch; ++i)
     for (int64_t row = 0; row < shape.m; ++row)
-      for (int64_t j = 0; j < shape.n; ++j) c[i * shape.stride_c + row * shape.ldc + j] = bias ? bias[j] : T{0};
+      for (int64_t j = 0; j < shape.n; ++j) {
+        T& at = c[i * shape.stride_c + row * shape.ldc + j];
+        at = (bias ? bias[j] : T{0}) + (shape.accumulate ? at : T{0});
+      }
 }
 
 }  // namespace

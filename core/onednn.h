@@ -10,7 +10,7 @@ namespace tril {
 
 // C (batch, m, n) = A (batch, m, k) · B (batch, k, n) [+ bias (n)] [+ C]. Row-major; a transposed operand lies in
 // memory as its transpose. lda, ldb, ldc are the lengths of the rows in memory; stride_* the distance between the
-// matrices of a batch (0: the same one for all).
+// matrices of a batch (0 for A or for B: the same one for all).
 struct MatmulShape {
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldc = 0;

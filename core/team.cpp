@@ -5,9 +5,6 @@
 namespace tril {
 namespace {
 
-// How often to look before giving the processor away: about a tenth of a millisecond.
-constexpr int kPatience = 2000;
-
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -16,7 +13,8 @@ void pause() {
 
 }  // namespace
 
-Team::Team(int threads) : places_(std::make_unique<Place[]>(static_cast<size_t>(threads > 1 ? threads : 1))) {
+Team::Team(int threads, int patience)
+    : patience_(patience), places_(std::make_unique<Place[]>(static_cast<size_t>(threads > 1 ? threads : 1))) {
   try {
     for (int member = 1; member < threads; ++member) workers_.emplace_back([this, member] { serve(member); });
   } catch (const std::system_error&) {}
@@ -29,20 +27,22 @@ Team::~Team() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void Team::run(FunctionRef<void(int)> work) {
+bool Team::run(FunctionRef<void(int)> work) {
   work_ = &work;
+  kept_waiting_ = false;
   if (!workers_.empty()) {
     ++round_;
     round_.notify_all();
   }
   work(0);
   wait(0);
+  return !kept_waiting_;
 }
 
 void Team::serve(int member) {
   use_threads(1);  // no regions inside the team
   for (uint32_t done = 0;; ++done) {
-    for (int looks = 0; looks < kPatience && round_ == done; ++looks) pause();
+    for (int looks = 0; looks < patience_ && round_ == done; ++looks) pause();
     round_.wait(done);
     if (end_) return;
     (*work_)(member);
@@ -56,12 +56,14 @@ void Team::wait(int member) {
   const uint64_t mine = place(member).load(std::memory_order_relaxed) + 1;
   place(member).store(mine, std::memory_order_release);
   for (int other = 0; other < size(); ++other)
-    for (int looks = 0; place(other).load(std::memory_order_acquire) < mine; ++looks)
-      if (looks < kPatience) {
+    for (int looks = 0; place(other).load(std::memory_order_acquire) < mine; ++looks) {
+      if (looks < patience_) {
         pause();
       } else {
+        if (member == 0) kept_waiting_ = true;
         std::this_thread::yield();
       }
+    }
 }
 
 }  // namespace tril

@@ -2,6 +2,7 @@
 // and `tril sample` do, without their comforts.
 //
 //   03_char_gpt [FILE] [--steps N]     FILE is any UTF-8 text; without one it reads stories of its own
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -49,7 +50,10 @@ Arguments parse(int count, char** values) {
 
 tril::Text load(const std::string& file) {
   if (!file.empty()) return tril::load_texts(std::vector{file}, tril::TokenKind::kChar);
-  return {.name = "the built-in stories", .bytes = tril::builtin_corpus().text};
+  tril::Text stories;
+  stories.name = "the built-in stories";
+  stories.bytes = tril::builtin_corpus().text;
+  return stories;
 }
 
 // One character after another: the model says how likely each is to come next, and chance picks. A lower temperature

@@ -1,32 +1,35 @@
 #!/usr/bin/env bash
-# From nothing to a trained model: installs what is missing, builds tril, trains a small model on the built-in stories
-# for about a minute, and lets it write. Run it again, from anywhere: what is done is not done again.
+# From a fresh clone to a model that writes: installs what is missing, builds tril, trains a small model on the built-in
+# stories for about a minute, and lets it write. Run it again, from anywhere: it keeps what is there, goes on where it
+# was stopped, and once all is done it only lets the model write.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-cd "$tril_root"
 
 tril_install
 tril_build release tril
+cd "$tril_root"
 tril=build/release/tril
 run=runs/quickstart
-steps=2000
 
 if [ -f "$run/last.safetensors" ]; then
-  echo "Going on with $run (remove the folder to begin anew) …" >&2
-  "$tril" train --resume "$run" --steps "$steps"
+  tril_say "Going on with $run, which is there already (remove the folder to begin anew)"
+  "$tril" train --resume "$run" || tril_fail "training stopped; run this again to go on"
 else
-  rm -rf "$run"
-  echo "Training on the built-in stories, about a minute …" >&2
-  "$tril" train --out "$run" --steps "$steps"
+  # Stopped before anything was saved: nothing in it is of use.
+  [ -f "$run/model.safetensors" ] || rm -rf "$run"
+  tril_say "Training on the built-in stories, about a minute on two cores …"
+  "$tril" train --out "$run" --preset small --steps 2000 || tril_fail "training stopped; run this again to go on"
 fi
 
 echo
-echo "What it writes:"
+echo "What it writes when it goes on from \"One \":"
 echo
-"$tril" sample "$run" --prompt "Once " --length 300 --temperature 0.8 --seed 1
-echo
-echo
-echo "Three commands to try next:"
-echo "  $tril train your-text.txt              # any UTF-8 text, or a folder of them"
-echo "  $tril sample $run --prompt \"The \" --length 500 --temperature 0.9"
-echo "  $tril gradcheck                        # every gradient against numeric differences"
+"$tril" sample "$run" --prompt "One " --length 500 --temperature 0.7 --seed 1
+cat <<END
+
+
+Three commands to try next:
+  $tril sample $run --prompt "The " --temperature 1.2   # bolder
+  $tril train your-text.txt                             # any UTF-8 text, or a folder of them
+  $tril gradcheck                                       # every gradient against numeric differences
+END

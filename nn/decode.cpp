@@ -37,6 +37,11 @@ const GptConfig& checked(const GptConfig& config) {
 // Enough parts to keep a team busy, few enough that each has work worth a meeting.
 int64_t parts_of(const GptConfig& config) { return config.width < 256 ? 2 : config.width < 768 ? 4 : 8; }
 
+// Half a layer takes longer the wider it is, and so may the wait for a member with more of it.
+int patience_of(const GptConfig& config) {
+  return static_cast<int>(std::min<int64_t>(Team::kPatience + config.width * config.width / 16, 1 << 24));
+}
+
 TRIL_CLONES void multiply(const float* x, int64_t row_x, int64_t rows, const Matrix& w, const float* bias, float* y,
                           int64_t row_y) {
   panels::product(x, row_x, rows, w, bias, y, row_y);
@@ -168,11 +173,10 @@ Decoder::Part Decoder::Packer::part(const std::string& name, int64_t index) {
 }
 
 Decoder::Decoder(const ParamStore& params, const GptConfig& config, int threads)
-
     : config_(checked(config)),
       head_size_(config.width / config.heads),
       row_(padded(config.width)),
-      team_(static_cast<int>(std::min<int64_t>(threads, parts_of(config)))) {
+      team_(static_cast<int>(std::min<int64_t>(threads, parts_of(config))), patience_of(config)) {
   Packer packer(params, config_, memory_);
   const int64_t C = config.width, parts = parts_of(config);
   const auto block = [](int64_t layer) { return cat("transformer.h.", layer); };
@@ -239,14 +243,23 @@ std::span<const float> Decoder::feed(std::span<const int32_t> tokens) {
   int64_t rows = 0;
   for (int64_t first = gone > 0 ? 0 : before; first < window_; first += rows) {
     rows = std::min(kRows, window_ - first);
-    team_.run([&](int member) { run(member, first, rows); });
+    // On a busy machine the team is late, and one thread does it all for a while.
+    if (team_.size() == 1 || alone_ > 0) {
+      run(0, 1, first, rows);
+      --alone_;
+    } else if (team_.run([&](int member) { run(member, team_.size(), first, rows); })) {
+      alone_next_ = kFirstAlone;
+    } else {
+      alone_ = alone_next_;
+      alone_next_ = std::min(2 * alone_next_, kMostAlone);
+    }
   }
   return {logits_, static_cast<size_t>(config_.vocabulary)};
 }
 
-void Decoder::run(int member, int64_t first, int64_t rows) {
+void Decoder::run(int member, int members, int64_t first, int64_t rows) {
   const Work& work = work_[static_cast<size_t>(member)];
-  const int64_t C = config_.width, parts = static_cast<int64_t>(heads_.size()), members = team_.size();
+  const int64_t C = config_.width, parts = static_cast<int64_t>(heads_.size());
   const int64_t begin = parts * member / members, end = parts * (member + 1) / members;
   for (int64_t row = 0; row < rows; ++row) {
     float* const x = work.stream + row * row_;
@@ -261,7 +274,7 @@ void Decoder::run(int member, int64_t first, int64_t rows) {
     for (int64_t row = 0; row < rows; ++row)
       normalise(work.stream + row * row_, norm.weight, norm.bias, work.normed + row * row_, C);
     for (int64_t part = begin; part < end; ++part) compute(part, partial(part));
-    team_.wait(member);
+    if (members > 1) team_.wait(member);
     for (int64_t row = 0; row < rows; ++row) {
       float* const x = work.stream + row * row_;
       for (int64_t part = 0; part < parts; ++part) add(partial(part) + row * row_, x, C);

@@ -78,8 +78,8 @@ class Decoder {
 
   class Packer;
   [[nodiscard]] Work make_work(Packer& packer) const;
-  // The tokens of the window from `first` on, `rows` of them, through the whole model.
-  void run(int member, int64_t first, int64_t rows);
+  // The tokens of the window from `first` on, `rows` of them, through the whole model; the work of one of `members`.
+  void run(int member, int members, int64_t first, int64_t rows);
   void attend(const Part& part, int64_t first, int64_t rows, const Work& work, float* out) const;
   void think(const Part& part, int64_t rows, const Work& work, float* out) const;
 
@@ -92,7 +92,9 @@ class Decoder {
   Arena memory_;
 
   Team team_;
-  std::vector<Work> work_;       // one a member
+  static constexpr int64_t kFirstAlone = 32, kMostAlone = 1024;
+  int64_t alone_ = 0, alone_next_ = kFirstAlone;  // passes to make without the team: now, and when it is late again
+  std::vector<Work> work_;                        // one a member
   std::vector<float*> partial_;  // of each part, (rows, row_), twice: the next sum begins while others still read
   float* logits_ = nullptr;
   std::vector<int32_t> tokens_;  // of the window

@@ -6,6 +6,7 @@
 
 #include "train/evaluate.h"
 #include "train/files.h"
+#include "train/sampler.h"
 #include "train/utf8.h"
 
 namespace tril {
@@ -111,9 +112,26 @@ bool Run::evaluate_and_save() {
   keep_if_best();
   save_last();
   report_.evaluation(state);
-  if (options_.sample && parts_.model.training.sample_length > 0)
-    report_.sample(state.step, options_.sample(state.step));
+  if (parts_.model.training.sample_length > 0) report_.sample(state.step, sample());
   return true;
+}
+
+// A short text by the model as it is now, another at each step.
+std::string Run::sample() const {
+  constexpr double kTemperature = 0.8;
+  const Model& model = parts_.model;
+  Decoder decoder(*model.params, model.config);
+  Sampler sampler({.temperature = kTemperature, .seed = static_cast<uint64_t>(model.training.seed)},
+                  model.config.vocabulary);
+  const int32_t start = model.tokenizer.start_token();
+  std::string text;
+  write_text(decoder, sampler, model.tokenizer, {&start, 1},
+             {.length = model.training.sample_length, .stop = {}, .stream = static_cast<uint32_t>(model.state.step)},
+             [&](std::string_view piece) {
+               text += piece;
+               return !options_.stopped();
+             });
+  return text;
 }
 
 // An evaluation that was due when the run was stopped is made up for.

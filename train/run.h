@@ -24,9 +24,8 @@ class Run {
     Log& log;
   };
   struct Options {
-    std::optional<double> best_possible;         // loss of any model on this text
-    std::function<bool()> stopped;               // looked at between micro-batches and evaluation passes
-    std::function<std::string(int64_t)> sample;  // a text by the model at this step; none: no samples
+    std::optional<double> best_possible;  // loss of any model on this text
+    std::function<bool()> stopped;        // looked at between micro-batches, evaluation passes and sampled tokens
   };
   Run(const Parts& parts, Options options);
 
@@ -42,6 +41,7 @@ class Run {
   [[nodiscard]] bool evaluation_is_due() const;
   [[nodiscard]] bool evaluate_and_save();
   void recall_best(const std::string& path);
+  [[nodiscard]] std::string sample() const;
   void keep_if_best();
   void save_last();
   void attempt(const std::string& what, const std::function<void()>& save);

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <initializer_list>
+
 namespace tril {
 namespace {
 
@@ -30,8 +32,12 @@ void ignore_write_signals() {
 }
 
 void catch_stop_signals() {
-  handle(SIGINT, note);
-  handle(SIGTERM, note);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before {};
+    // A shell that put us in the background, or a parent, may have made us deaf to it, and meant it.
+    const bool ignored = ::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+    if (!ignored) handle(signal, note);
+  }
 }
 
 int stop_signal() { return caught_signal; }

@@ -24,7 +24,7 @@ struct Max {
       T* const y = op.out(0).ptr<T>();
       std::fill(y, y + plan.results(), -std::numeric_limits<T>::infinity());
       for_elements(plan, [&](int64_t at, int64_t result) {
-        if (!(x[at] <= y[result])) y[result] = x[at];  // written so that NaN wins
+        if (x[at] > y[result] || x[at] != x[at]) y[result] = x[at];  // NaN wins, and stays
       });
     });
   }

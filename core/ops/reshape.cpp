@@ -45,8 +45,9 @@ struct Reshape {
 
   static std::vector<Sample> samples() {
     const auto sample = [](const Shape& from, std::vector<int64_t> to, const char* error = "") {
-      const std::string label = cat("from ", from, " to rank ", to.size());
-      return Sample{.label = label,
+      Attrs attrs{.rank = static_cast<int>(to.size()), .dims = {}};
+      std::copy(to.begin(), to.end(), attrs.dims.begin());
+      return Sample{.label = cat("from ", from, " to ", describe(attrs)),
                     .inputs = {{.shape = from}},
                     .run = [to](auto in) { return std::vector{reshape(in[0], std::span<const int64_t>(to))}; },
                     .error = error};

@@ -21,9 +21,7 @@ struct SmallGpt {
     store.freeze();
     const RandomKey key{.seed = seed};
     for (const ParamInfo& param : store.params()) {
-      const bool matrix = param.decays(), embedding = param.name == "transformer.wte.weight";
-      const double deviation =
-          matrix && !embedding ? 1.0 / std::sqrt(static_cast<double>(param.value.shape.last())) : 0.3;
+      const double deviation = param.decays() ? 1.5 / std::sqrt(static_cast<double>(param.value.shape.last())) : 0.3;
       for (int64_t i = 0; i < param.value.count(); ++i)
         param.value.ptr<float>()[i] = static_cast<float>(
             param.init.constant +

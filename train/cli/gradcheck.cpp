@@ -273,11 +273,10 @@ std::string conclusion(const std::vector<Row>& rows) {
 int print(const Plan& plan, bool json) {
   std::vector<Row> rows;
   Verdict worst = Verdict::passed;
-  if (!json) write_output(header());
   for (const std::string& name : plan.names) {
     rows.push_back(check_row(name, plan));
     worst = std::max(worst, rows.back().verdict());
-    if (!json) write_output(line_of(rows.back()));
+    if (!json) write_output(cat(rows.size() == 1 ? header() : "", line_of(rows.back())));
   }
   if (json) {
     nlohmann::ordered_json all = {{"seed", plan.options.seed},
@@ -287,7 +286,7 @@ int print(const Plan& plan, bool json) {
     for (const Row& row : rows) all["ops"].push_back(to_json(row));
     write_output(all.dump(2) + "\n");
   } else {
-    std::string text = cat(omissions(rows), element_asked_for(plan, rows));
+    std::string text = plan.options.input < 0 ? omissions(rows) : element_asked_for(plan, rows);
     for (const Row& row : rows)
       for (const Case& one : row.cases)
         if (const std::string report = one.result.report(); !report.empty()) text += cat("\n", report);

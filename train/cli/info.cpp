@@ -66,7 +66,6 @@ Json about_model(const Model& model) {
   Json json;
   json["file"] = model.where;
   json["parameters"] = model.params->count();
-  json["tokens"] = token_kind_name(model.tokenizer.kind());
   json["vocabulary"] = model.tokenizer.size();
   if (model.tokenizer.kind() == TokenKind::kChar) {
     std::string all;

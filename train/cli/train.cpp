@@ -158,14 +158,6 @@ int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, Log& l
   return done ? 0 : kSignalBase + stop_signal();
 }
 
-Run::Options run_options(const std::optional<double>& best_possible, const Model& model) {
-  Run::Options options;
-  options.best_possible = best_possible;
-  options.stopped = [] { return stop_signal() != 0; };
-  (void)model;
-  return options;
-}
-
 int start(const Flags& flags, Log& log) {
   const TrainConfig config = new_config(flags);
   Corpus corpus = load_corpus(flags.arguments(), config.tokens);
@@ -187,7 +179,7 @@ int start(const Flags& flags, Log& log) {
   const RunFolder folder(flags.given("out") ? flags.text("out") : make_run_folder(run_name(corpus.paths)),
                          RunFolder::For::fresh);
   report_run(model, data, folder, text_name, log);
-  Run run({context, model, data, folder, log}, run_options(best_possible, model));
+  Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
   catch_stop_signals();
   run.begin();
   return run_to_the_end(run, model, folder, log);
@@ -219,7 +211,7 @@ int resume(const Flags& flags, Log& log) {
   model.state.isa = isa;
   Context context({.threads = threads, .seed = static_cast<uint64_t>(config.seed)});
   report_run(model, data, folder, text_name, log);
-  Run run({context, model, data, folder, log}, run_options(best_possible, model));
+  Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
   catch_stop_signals();
   run.resume();
   if (model.state.step >= config.steps)

@@ -1,0 +1,225 @@
+// Matrix products against a plain triple loop: every transposition, rows longer than they need be, sizes around the
+// vector widths, what C held before.
+#include "core/gemm.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/tile.h"
+#include "support/catch.h"
+#include "support/tensors.h"
+
+using namespace tril;
+using namespace tril::test;
+
+namespace {
+
+constexpr std::array<int64_t, 11> kSizes = {1, 2, 3, 7, 8, 9, 16, 17, 63, 64, 65};
+
+// How far beyond its end each matrix's row goes on in memory.
+struct Gaps {
+  int64_t a = 0, b = 0, c = 0;
+};
+
+MatmulShape shape_of(int64_t m, int64_t n, int64_t k, int flags, const Gaps& gaps) {
+  MatmulShape shape{.m = m, .n = n, .k = k};
+  shape.transpose_a = (flags & 1) != 0;
+  shape.transpose_b = (flags & 2) != 0;
+  shape.accumulate = (flags & 4) != 0;
+  shape.bias = (flags & 8) != 0;
+  shape.lda = (shape.transpose_a ? m : k) + gaps.a;
+  shape.ldb = (shape.transpose_b ? k : n) + gaps.b;
+  shape.ldc = n + gaps.c;
+  return shape;
+}
+
+int64_t length_of(int64_t rows, int64_t row_length, int64_t batch, int64_t stride) {
+  return (batch - 1) * stride + rows * row_length;
+}
+
+template <class T>
+struct Operands {
+  std::vector<T> a, b, c, bias;
+  explicit Operands(const MatmulShape& s)
+      : a(noise<T>(length_of(s.transpose_a ? s.k : s.m, s.lda, s.batch, s.stride_a), 1)),
+        b(noise<T>(length_of(s.transpose_b ? s.n : s.k, s.ldb, s.batch, s.stride_b), 2)),
+        c(noise<T>(length_of(s.m, s.ldc, s.batch, s.stride_c), 3)),
+        bias(noise<T>(s.n, 4)) {
+    if (!s.accumulate)
+      for (T& value : c) value = std::numeric_limits<T>::quiet_NaN();  // what is overwritten may have been anything
+  }
+};
+
+// Expects the product in c, and what lies between the rows untouched. Errors may grow with the sum's terms.
+template <class T>
+void require_product(const MatmulShape& s, const Operands<T>& before, const std::vector<T>& c, double rounding) {
+  double worst = 0;
+  bool kept = true;
+  for (int64_t i = 0; i < s.batch; ++i)
+    for (int64_t row = 0; row < s.m; ++row)
+      for (int64_t column = 0; column < s.ldc; ++column) {
+        const auto at = static_cast<size_t>(i * s.stride_c + row * s.ldc + column);
+        if (at >= c.size()) continue;
+        if (column >= s.n) {
+          kept = kept && std::memcmp(&c[at], &before.c[at], sizeof(T)) == 0;
+          continue;
+        }
+        const auto value = [](const std::vector<T>& of, int64_t index) {
+          return static_cast<double>(of[static_cast<size_t>(index)]);
+        };
+        const double bias = s.bias ? value(before.bias, column) : 0.0;
+        const double old = s.accumulate ? static_cast<double>(before.c[at]) : 0.0;
+        double sum = bias + old, size = std::fabs(bias) + std::fabs(old);
+        for (int64_t j = 0; j < s.k; ++j) {
+          const double term =
+              value(before.a, i * s.stride_a + (s.transpose_a ? j * s.lda + row : row * s.lda + j)) *
+              value(before.b, i * s.stride_b + (s.transpose_b ? column * s.ldb + j : j * s.ldb + column));
+          sum += term;
+          size += std::fabs(term);
+        }
+        const double off = std::fabs(static_cast<double>(c[at]) - sum) / (size + 1e-30);
+        worst = off <= worst ? worst : off;  // NaN stays
+      }
+  INFO(cat(s.m, " x ", s.k, " times ", s.k, " x ", s.n, s.transpose_a ? ", a transposed" : "",
+           s.transpose_b ? ", b transposed" : "", s.accumulate ? ", accumulate" : "", s.bias ? ", bias" : "",
+           ", rows of ", s.lda, " ", s.ldb, " ", s.ldc, ", batch ", s.batch));
+  REQUIRE(worst <= rounding);
+  REQUIRE(kept);
+}
+
+template <class T>
+void check(Context& context, const MatmulShape& shape) {
+  const Operands<T> before(shape);
+  std::vector<T> c = before.c;
+  matmul(context, shape, before.a.data(), before.b.data(), c.data(), shape.bias ? before.bias.data() : nullptr);
+  require_product(shape, before, c, sizeof(T) == 4 ? 1e-6 : 1e-15);
+}
+
+void check_both(Context& context, const MatmulShape& shape) {
+  check<double>(context, shape);
+  check<float>(context, shape);
+}
+
+}  // namespace
+
+TEST_CASE("gemm: every transposition, accumulation and bias at sizes around the vector widths") {
+  for (int flags = 0; flags < 16; ++flags) {
+    Context context({.threads = 1 + flags % 2});
+    for (const int64_t m : {1, 3, 17, 65})
+      for (const int64_t n : {1, 16, 63})
+        for (const int64_t k : {1, 9, 64}) check_both(context, shape_of(m, n, k, flags, {}));
+  }
+}
+
+TEST_CASE("gemm: all pairs of sizes, with flags and gaps in turn") {
+  int turn = 0;
+  for (const int64_t m : kSizes) {
+    Context context({.threads = 1});
+    for (const int64_t n : kSizes)
+      for (const int64_t k : {kSizes[static_cast<size_t>(turn % 11)], kSizes[static_cast<size_t>((turn + 5) % 11)]}) {
+        check_both(context, shape_of(m, n, k, turn % 16, {.a = turn % 3, .b = turn % 4, .c = turn % 5}));
+        ++turn;
+      }
+  }
+}
+
+TEST_CASE("gemm: every inner size from 1 to 40") {
+  Context context({.threads = 2});
+  for (int64_t k = 1; k <= 40; ++k) {
+    check_both(context, shape_of(3, 17, k, static_cast<int>(k) % 16, {}));
+    check_both(context, shape_of(16, 5, k, static_cast<int>(k + 7) % 16, {.a = 1, .b = 2, .c = 3}));
+  }
+}
+
+TEST_CASE("gemm: an inner size of 0 gives the bias or zero, and empty results are left alone") {
+  Context context({.threads = 2});
+  for (int flags = 0; flags < 16; ++flags) check_both(context, shape_of(3, 5, 0, flags, {.c = 2}));
+  for (int flags = 0; flags < 16; ++flags) {
+    check_both(context, shape_of(0, 5, 3, flags, {}));
+    check_both(context, shape_of(3, 0, 5, flags, {}));
+  }
+}
+
+TEST_CASE("gemm: batches, with an operand of its own for each or one for all") {
+  Context context({.threads = 2});
+  for (int flags = 0; flags < 8; ++flags)
+    for (const int shared : {0, 1, 2}) {
+      MatmulShape shape = shape_of(5, 9, 7, flags, {});
+      shape.batch = 3;
+      shape.stride_a = shared == 1 ? 0 : 5 * 7;
+      shape.stride_b = shared == 2 ? 0 : 7 * 9;
+      shape.stride_c = 5 * 9;
+      check_both(context, shape);
+    }
+}
+
+TEST_CASE("gemm: f64 gives the same bits at any number of threads") {
+  for (int flags = 0; flags < 16; ++flags) {
+    const MatmulShape shape = shape_of(65, 63, 64, flags, {});
+    const Operands<double> before(shape);
+    std::vector<double> first;
+    for (const int threads : {1, 2, 3}) {
+      Context context({.threads = threads});
+      std::vector<double> c = before.c;
+      matmul(context, shape, before.a.data(), before.b.data(), c.data(), shape.bias ? before.bias.data() : nullptr);
+      if (threads == 1) first = c;
+      CHECK(same_bits(c, first));
+    }
+  }
+}
+
+namespace {
+
+template <class T>
+void check_tile(int64_t m, int64_t n, int64_t k, bool transpose_a, double alpha, double beta, const Gaps& gaps) {
+  const int64_t lda = (transpose_a ? m : k) + gaps.a, ldb = n + gaps.b, ldc = n + gaps.c;
+  const std::vector<T> a = noise<T>(lda * (transpose_a ? k : m), 1), b = noise<T>(ldb * k, 2);
+  std::vector<T> c = noise<T>(ldc * m, 3);
+  if (beta == 0)
+    for (T& value : c) value = std::numeric_limits<T>::quiet_NaN();
+  const std::vector<T> before = c;
+  tile_matmul(transpose_a, m, n, k, static_cast<T>(alpha), a.data(), lda, b.data(), ldb, static_cast<T>(beta), c.data(),
+              ldc);
+  INFO(cat(m, " x ", k, " times ", k, " x ", n, transpose_a ? ", a transposed" : "", ", alpha ", alpha, ", beta ", beta,
+           ", rows of ", lda, " ", ldb, " ", ldc));
+  for (int64_t row = 0; row < m; ++row)
+    for (int64_t column = 0; column < ldc; ++column) {
+      const auto at = static_cast<size_t>(row * ldc + column);
+      if (column >= n) {
+        REQUIRE(std::memcmp(&c[at], &before[at], sizeof(T)) == 0);
+        continue;
+      }
+      double sum = 0, size = 0;
+      for (int64_t j = 0; j < k; ++j) {
+        const double term = static_cast<double>(a[static_cast<size_t>(transpose_a ? j * lda + row : row * lda + j)]) *
+                            static_cast<double>(b[static_cast<size_t>(j * ldb + column)]);
+        sum += term;
+        size += std::fabs(term);
+      }
+      const double old = beta == 0 ? 0.0 : beta * static_cast<double>(before[at]);
+      const double bound = (sizeof(T) == 4 ? 1e-6 : 1e-15) * (std::fabs(alpha) * size + std::fabs(old)) + 1e-37;
+      const double off = std::fabs(static_cast<double>(c[at]) - (alpha * sum + old));
+      REQUIRE(off <= bound);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("gemm: tiles, over alpha and beta, where beta 0 overwrites NaN") {
+  int turn = 0;
+  for (const int64_t m : kSizes)
+    for (const int64_t n : kSizes)
+      for (const int64_t k : {kSizes[static_cast<size_t>(turn % 11)], kSizes[static_cast<size_t>((turn + 4) % 11)]}) {
+        const std::array<double, 4> factors = {1.0, 0.0, -0.5, 0.25};
+        const Gaps gaps{.a = turn % 3, .b = turn % 4, .c = turn % 5};
+        for (const bool transpose_a : {false, true}) {
+          const double alpha = factors[static_cast<size_t>(turn % 4)],
+                       beta = factors[static_cast<size_t>(turn / 4 % 4)];
+          check_tile<float>(m, n, k, transpose_a, alpha, beta, gaps);
+          check_tile<double>(m, n, k, transpose_a, alpha, beta, gaps);
+        }
+        ++turn;
+      }
+  for (int64_t k = 1; k <= 40; ++k) check_tile<float>(5, 9, k, k % 2 == 0, 1.0, 0.0, {});
+}

@@ -1,0 +1,305 @@
+#include "core/tape.h"
+
+#include "core/gradcheck.h"
+#include "core/ops.h"
+#include "support/catch.h"
+#include "support/tensors.h"
+
+using namespace tril;
+using namespace tril::test;
+
+namespace {
+
+// Parameters in one flat buffer, as nn/params.h lays them out.
+struct Store {
+  std::vector<double> values, gradients;
+  std::vector<uint8_t> received;
+  std::vector<std::string> names;
+
+  explicit Store(const std::vector<std::pair<std::string, int64_t>>& params) {
+    for (const auto& [name, count] : params) {
+      offsets_.push_back(static_cast<int64_t>(values.size()));
+      for (int64_t i = 0; i < count; ++i) values.push_back(0.25 * static_cast<double>(values.size()) - 0.4);
+      counts_.push_back(count);
+      names.push_back(name);
+    }
+    gradients.assign(values.size(), -77.0);
+    received.assign(names.size(), 0);
+  }
+  [[nodiscard]] Tensor at(size_t index) {
+    Tensor param;
+    param.data = values.data() + offsets_[index];
+    param.shape = {counts_[index]};
+    param.dtype = DType::f64;
+    param.slot = static_cast<int32_t>(index);
+    return param;
+  }
+  [[nodiscard]] ParameterGradients binding() {
+    return {.values = reinterpret_cast<const std::byte*>(values.data()),
+            .gradients = reinterpret_cast<std::byte*>(gradients.data()),
+            .bytes = static_cast<int64_t>(values.size() * sizeof(double)),
+            .received = received,
+            .names = names};
+  }
+
+ private:
+  std::vector<int64_t> offsets_, counts_;
+};
+
+Tensor two(Tape& tape) { return tape.variable<double>({2}, {3.0, 4.0}); }
+
+}  // namespace
+
+TEST_CASE("tape: x * x has gradient 2x, and an operand used many times the sum") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const Tensor x = two(tape);
+  tape.backward(sum(x * x));
+  CHECK(values_of<double>(tape.gradient(x)) == std::vector<double>{6, 8});
+  tape.reset();
+  const Tensor y = two(tape);
+  tape.backward(sum(y * y + scale(y, 3.0) + y));
+  CHECK(values_of<double>(tape.gradient(y)) == std::vector<double>{10, 12});
+  tape.reset();
+  const Tensor z = two(tape);
+  tape.backward(sum(concat({z, z, z}, 0)));
+  CHECK(values_of<double>(tape.gradient(z)) == std::vector<double>{3, 3});
+}
+
+TEST_CASE("tape: gradients of shared operands are right, with and without poison") {
+  const auto require_right = [](const char* label, const std::vector<Shape>& shapes, const SampleFunction& run) {
+    Sample sample{.label = label, .run = run};
+    for (const Shape& shape : shapes) sample.inputs.push_back({.shape = shape});
+    const GradcheckResult result = gradcheck("function", sample, {.most_elements = 12});
+    INFO(result.report());
+    CHECK(result.verdict() == Verdict::passed);
+  };
+  require_right("x * x + x", {{3}}, [](auto in) { return std::vector{in[0] * in[0] + in[0]}; });
+  require_right("three consumers", {{4}}, [](auto in) {
+    const Tensor x = tanh(in[0]);
+    return std::vector{exp(x), x * x, sum(sigmoid(x))};
+  });
+  require_right("a residual chain of 50", {{3, 4}, {4, 4}, {4}}, [](auto in) {
+    Tensor x = in[0];
+    for (int i = 0; i < 50; ++i) x = x + scale(tanh(linear(layer_norm(x, in[2]), in[1])), 0.1);
+    return std::vector{x};
+  });
+  require_right("a chain that doubles", {{2}}, [](auto in) {
+    Tensor x = in[0];
+    for (int i = 0; i < 10; ++i) x = scale(x + x, 0.5) + scale(x, 1e-2);
+    return std::vector{x};
+  });
+  require_right("through views", {{2, 6}}, [](auto in) {
+    const Tensor a = reshape(in[0], {3, 4}), b = reshape(in[0], {4, 3});
+    return std::vector{matmul(a, b), reshape(a * a, {12})};
+  });
+  require_right("a tied weight", {{5, 4}}, [](auto in) {
+    const Tensor ids = in[0].tape->template constant<int32_t>({3}, {4, 0, 4});
+    return std::vector{linear(tanh(embedding(ids, in[0])), in[0])};
+  });
+}
+
+TEST_CASE("tape: memory is used anew, and gives the same bits in every pass") {
+  Context context({.threads = 4});
+  Tape tape(context);
+  const std::vector<float> numbers = noise<float>(6 * 8, 1), weights = noise<float>(8 * 8, 2);
+  std::vector<float> first;
+  for (int pass = 0; pass < 100; ++pass) {
+    tape.reset();
+    const Tensor x = tape.variable<float>({6, 8}, numbers), w = tape.variable<float>({8, 8}, weights);
+    Tensor y = x;
+    for (int i = 0; i < 5; ++i) y = y + gelu(linear(y, w));
+    tape.backward(mean(y * x));
+    const std::vector<float> gradient = values_of<float>(tape.gradient(w));
+    if (pass == 0) first = gradient;
+    REQUIRE(same_bits(first, gradient));
+  }
+}
+
+TEST_CASE("tape: a tensor from before a reset is refused, by the op's name") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const Tensor x = two(tape);
+  const Tensor loss = sum(x);
+  tape.reset();
+  const Tensor fresh = two(tape);
+  CHECK_THROWS_WITH(exp(x), contains("exp: expected tensors of the current pass, got one of shape (2) made before its "
+                                     "tape was reset"));
+  CHECK_THROWS_WITH(fresh + x, contains("add: expected tensors of the current pass"));
+  CHECK_THROWS_WITH(tape.backward(loss), contains("backward: expected a tensor of the current pass"));
+  CHECK_THROWS_WITH(tape.gradient(x), contains("gradient: expected a tensor of the current pass"));
+  CHECK_THROWS_WITH(tape.keep_gradient(x), contains("keep_gradient"));
+}
+
+TEST_CASE("tape: operands on two tapes, and none at all, are refused") {
+  Context context({.threads = 1}), other({.threads = 1});
+  Tape tape(context), second(other);
+  CHECK_THROWS_WITH(two(tape) * two(second), contains("mul: expected operands on one tape, got operands on two"));
+  CHECK_THROWS_WITH(second.backward(sum(two(tape))), contains("backward: expected a tensor of this tape"));
+  Store store({{"w", 2}});
+  CHECK_THROWS_WITH(exp(store.at(0)), contains("exp: expected at least one operand on a tape"));
+  Tensor unmade;
+  unmade.shape = {2};
+  unmade.dtype = DType::f64;
+  CHECK_THROWS_WITH(two(tape) + unmade, contains("add: expected a tensor, got an empty one that was never made"));
+}
+
+TEST_CASE("tape: one context serves one tape at a time") {
+  Context context({.threads = 1});
+  Tape first(context), second(context);
+  const Tensor x = two(first);
+  CHECK_THROWS_WITH(two(second), contains("variable: expected a context that no other tape is using"));
+  CHECK_THROWS_WITH(second.constant<float>({1}, {1.0f}), contains("constant: expected a context"));
+  const float outside = 1.0f;
+  CHECK_THROWS_WITH(exp(second.view({1}, DType::f32, &outside)), contains("exp: expected a context"));
+  CHECK(exp(x).count() == 2);
+  first.reset();
+  CHECK(exp(two(second)).count() == 2);
+  second.reset();
+  {
+    Tape third(context);
+    (void)two(third);
+  }
+  CHECK(exp(two(first)).count() == 2);
+}
+
+TEST_CASE("tape: backward needs a scalar or a cotangent of the right shape") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const Tensor x = two(tape), y = exp(x);
+  CHECK_THROWS_WITH(tape.backward(y), contains("backward: expected a loss with one element, got shape (2)"));
+  CHECK_THROWS_WITH(tape.backward(y, tape.constant<double>({3}, {1, 1, 1})),
+                    contains("expected a cotangent of f64 (2), got f64 (3)"));
+  CHECK_THROWS_WITH(tape.backward(y, tape.constant<float>({2}, {1, 1})), contains("got f32 (2)"));
+  tape.backward(y, tape.constant<double>({2}, {1, -2}));
+  CHECK(values_of<double>(tape.gradient(x)) == std::vector<double>{std::exp(3.0), -2 * std::exp(4.0)});
+  CHECK_THROWS_WITH(tape.backward(sum(tape.constant<double>({2}, {1, 2}))),
+                    contains("expected a tensor that depends on a variable or a bound parameter"));
+}
+
+TEST_CASE("tape: values must fit their shape") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  CHECK_THROWS_WITH(tape.variable<double>({3}, {1.0}), contains("variable: expected 3 values for shape (3), got 1"));
+  CHECK_THROWS_WITH(tape.constant<int32_t>({2, 2}, {1, 2, 3}), contains("constant: expected 4 values"));
+  CHECK_THROWS_WITH(tape.variable<int32_t>({1}, {1}), contains("variable: expected f32 or f64, got i32"));
+  CHECK_THROWS_WITH(tape.view({2}, DType::f32, nullptr), contains("view: expected memory to look at"));
+  CHECK_THROWS_WITH(two(tape).ptr<float>(), contains("expected a view as f64, got a view as f32"));
+  CHECK_THROWS_WITH(two(tape).item(), contains("item: expected a tensor with one floating-point element"));
+}
+
+TEST_CASE("tape: a parameter that receives no gradient is named, unless that is allowed") {
+  Context context({.threads = 1});
+  Store store({{"layer.weight", 2}, {"layer.bias", 2}, {"head", 2}});
+  Tape tape(context);
+  tape.bind(store.binding());
+  const Tensor x = tape.constant<double>({2}, {1, 2});
+  CHECK_THROWS_WITH(tape.backward(sum(x * store.at(0))),
+                    contains("backward: expected a gradient for every parameter, got none for layer.bias, head"));
+  tape.backward(sum(x * store.at(0)), {.allow_unused = true});
+  CHECK(tape.has_gradient(store.at(0)));
+  CHECK_FALSE(tape.has_gradient(store.at(1)));
+  CHECK_THROWS_WITH(tape.gradient(store.at(1)), contains("gradient: expected a tensor that received a gradient"));
+  CHECK(store.gradients[2] == -77.0);  // what nobody writes stays as it is
+}
+
+TEST_CASE("tape: parameters of another store are refused") {
+  Context context({.threads = 1});
+  Store store({{"w", 2}}), other({{"v", 2}});
+  Tape tape(context);
+  tape.bind(store.binding());
+  CHECK_THROWS_WITH(tape.constant<double>({2}, {1, 2}) * other.at(0),
+                    contains("mul: expected a parameter of the store that is bound"));
+}
+
+TEST_CASE("tape: gradients of parameters are overwritten first and added to afterwards, over passes") {
+  Context context({.threads = 1});
+  Store store({{"w", 2}});
+  Tape tape(context);
+  tape.bind(store.binding());
+  const auto pass = [&](double a, double b) {
+    tape.reset();
+    tape.backward(sum(tape.constant<double>({2}, {a, b}) * store.at(0)));
+  };
+  pass(1, 2);
+  CHECK(store.gradients == std::vector<double>{1, 2});
+  pass(10, 20);
+  CHECK(store.gradients == std::vector<double>{11, 22});
+  store.received[0] = 0;
+  pass(5, 6);
+  CHECK(store.gradients == std::vector<double>{5, 6});
+}
+
+TEST_CASE("tape: a second backward on the same tape adds") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const Tensor x = two(tape), loss = sum(exp(x));
+  tape.backward(loss);
+  const std::vector<double> once = values_of<double>(tape.gradient(x));
+  tape.backward(loss);
+  CHECK(values_of<double>(tape.gradient(x)) == std::vector<double>{2 * once[0], 2 * once[1]});
+}
+
+TEST_CASE("tape: without a binding parameters are constants") {
+  Context context({.threads = 1});
+  Store store({{"w", 2}});
+  Tape tape(context);
+  const Tensor x = two(tape);
+  tape.backward(sum(x * store.at(0)));
+  CHECK(values_of<double>(tape.gradient(x)) == store.values);
+  CHECK(store.gradients == std::vector<double>{-77, -77});
+}
+
+TEST_CASE("tape: the gradient of a tensor in the middle is kept on request") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const Tensor x = two(tape), middle = exp(x), kept = scale(middle, 2.0);
+  tape.keep_gradient(kept);
+  tape.backward(sum(kept * kept));
+  CHECK(values_of<double>(tape.gradient(kept)) == std::vector<double>{4 * std::exp(3.0), 4 * std::exp(4.0)});
+  CHECK_FALSE(tape.has_gradient(middle));
+  CHECK_THROWS_WITH(tape.gradient(middle), contains("kept with keep_gradient"));
+}
+
+TEST_CASE("tape: constants get no gradient, and what depends on them alone is not recorded") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const Tensor c = tape.constant<double>({2}, {1, 2});
+  (void)(exp(c) * c);
+  CHECK(tape.records() == 0);
+  const Tensor x = two(tape);
+  tape.backward(sum(exp(c) * x));
+  CHECK(tape.records() == 2);
+  CHECK_FALSE(tape.has_gradient(c));
+}
+
+TEST_CASE("tape: an evaluating tape computes the same, records nothing and has no backward") {
+  Context context({.threads = 1});
+  std::vector<double> trained;
+  {
+    Tape tape(context);
+    trained = values_of<double>(gelu(two(tape)));
+  }
+  Tape tape(context, Tape::Mode::evaluate);
+  const Tensor x = two(tape), y = gelu(x);
+  CHECK(same_bits(values_of<double>(y), trained));
+  CHECK(tape.records() == 0);
+  CHECK_FALSE(tape.training());
+  CHECK_THROWS_WITH(tape.backward(sum(y)), contains("backward: expected a tape in train mode"));
+}
+
+TEST_CASE("tape: an op that fails leaves the tape usable") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const Tensor x = two(tape);
+  CHECK_THROWS_AS(x + tape.constant<double>({3}, {1, 2, 3}), Error);
+  tape.backward(sum(x * x));
+  CHECK(values_of<double>(tape.gradient(x)) == std::vector<double>{6, 8});
+}
+
+TEST_CASE("tape: prints its records, a line each") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  (void)sum(exp(two(tape)));
+  CHECK(tape.to_string() == "exp -> %1 f64 (2) from %0\nsum -> %2 f64 () from %1\n");
+}

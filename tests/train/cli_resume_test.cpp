@@ -1,0 +1,215 @@
+// Runs that are stopped, killed, starved of disk or led astray, and go on.
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "train/files.h"
+#include "train/program.h"
+#include "train/tiny_model.h"
+
+namespace tril::test {
+namespace {
+
+// Where a slip would show: accumulation, dropout, and evaluations in between.
+const std::string kDemanding =
+    " --layers 1 --heads 2 --width 8 --context 8 --batch 2 --accumulate 2 --dropout 0.2 --beta2 0.95 --warmup 2 "
+    "--lr 1e-2 --sample-length 5 ";
+
+struct TinyShell : Shell {
+  TinyShell() { put("book.txt", tiny_text()); }
+  [[nodiscard]] Outcome train(const std::string& rest) const { return run("tril train book.txt" + kDemanding + rest); }
+  [[nodiscard]] int64_t step(const std::string& file) const {
+    return nlohmann::json::parse(run("tril info --json " + file).out).at("step").get<int64_t>();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("tril train: killed at any moment and resumed, a run ends with the same files") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 400 --eval-every 20 --out straight").code == 0);
+  // Killed again and again, a little later each time, until it is done.
+  const Outcome outcome =
+      shell.run("tril train book.txt" + kDemanding +
+                "--steps 400 --eval-every 20 --out killed --quiet & pid=$!\n"
+                "delay=0.1; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do\n"
+                "  sleep $delay; kill -9 $pid 2>/dev/null; wait $pid 2>/dev/null; delay=0.0$((i * 8 % 10))$i\n"
+                "  [ -f killed/last.safetensors ] || { rm -rf killed; "
+                "\"$TRIL\" train book.txt" +
+                kDemanding +
+                "--steps 400 --eval-every 20 --out killed --quiet & pid=$!; continue; }\n"
+                "  \"$TRIL\" train --resume killed --quiet & pid=$!\n"
+                "done; wait $pid");
+  CHECK(outcome.code == 0);
+  for (const char* name : {"/last.safetensors", "/model.safetensors", "/optimizer-400.safetensors"})
+    CHECK(shell.read(std::string("killed") + name) == shell.read(std::string("straight") + name));
+}
+
+TEST_CASE("tril train: a signal finishes the step, saves, says how to go on, and the run ends the same") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 3000 --eval-every 500 --out straight").code == 0);
+  for (const auto& [signal, code] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
+    const std::string run = std::string("run-") + signal;
+    // Shells make the processes they start in the background deaf to SIGINT; env gives them their ears back.
+    const Outcome stopped =
+        shell.run("env --default-signal=INT \"$TRIL\" train book.txt" + kDemanding +
+                  "--steps 3000 --eval-every 500 --out " + run + " & pid=$!\n" + "until grep -q '\"step\":10,' " + run +
+                  "/log.jsonl 2>/dev/null; do sleep 0.01; done\n" + "kill -" + signal + " $pid; wait $pid");
+    CHECK(stopped.code == code);
+    CHECK_THAT(stopped.err, contains("stopped at step ") && contains("to go on: tril train --resume " + run));
+    CHECK_THAT(stopped.out, contains("sample from it: tril sample " + run));
+    const int64_t step = shell.step(run + "/last.safetensors");
+    CHECK(step >= 10);
+    CHECK(step < 3000);
+    CHECK(shell.run("tril train --resume " + run).code == 0);
+    for (const char* name : {"/last.safetensors", "/model.safetensors", "/optimizer-3000.safetensors"})
+      CHECK(shell.read(run + name) == shell.read(std::string("straight") + name));
+  }
+}
+
+TEST_CASE("tril train: a signal is seen in the middle of a long evaluation and a long sample") {
+  const TinyShell shell;
+  shell.put("long.txt", tiny_text(4'000'000));
+  for (const char* what : {"--val-fraction 0.9", "--eval-tokens 100 --sample-length 1000000"}) {
+    const Outcome stopped = shell.run("\"$TRIL\" train long.txt" + kDemanding + what + " --steps 1 --out r & pid=$!\n" +
+                                      "until grep -q '\"step\":1,' r/log.jsonl 2>/dev/null; do sleep 0.01; done\n" +
+                                      "sleep 0.05; kill -TERM $pid; wait $pid; code=$?; rm -rf r; exit $code");
+    CHECK((stopped.code == 143 || stopped.code == 0));  // 0: the machine was faster than the signal
+  }
+}
+
+TEST_CASE("tril train: an evaluation that a signal cut short is made up for on resuming") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 4 --eval-every 2 --out straight").code == 0);
+  REQUIRE(shell.train("--steps 3 --eval-every 2 --out r").code == 0);
+  // As a stop during the last evaluation leaves it: the weights of step 3, their loss not known.
+  REQUIRE(shell.run("tril train --resume r --steps 4 --eval-every 2").code == 0);
+  CHECK(shell.step("r/last.safetensors") == 4);
+  CHECK(nlohmann::json::parse(shell.run("tril info --json r/last.safetensors").out).contains("loss"));
+}
+
+TEST_CASE("tril train: resuming a finished run changes nothing, and more steps go on from its end") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 4 --out r").code == 0);
+  const std::string before = shell.read("r/last.safetensors");
+  const Outcome again = shell.run("tril train --resume r");
+  CHECK(again.code == 0);
+  CHECK_THAT(again.err, contains("step 4 of 4: all done"));
+  CHECK_THAT(again.out, contains("model: r/model.safetensors"));
+  CHECK(shell.read("r/last.safetensors") == before);
+  const Outcome more = shell.run("tril train --resume r --steps 6 --lr 0.005");
+  CHECK(more.code == 0);
+  CHECK_THAT(more.err, contains("steps: 6 from here on, was 4") && contains("lr: 0.005 from here on, was 0.01"));
+  CHECK(shell.step("r/last.safetensors") == 6);
+}
+
+TEST_CASE("tril train: what is part of the model cannot be changed on resuming") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 2 --out r").code == 0);
+  const auto refused = [&](const std::string& flags, const std::string& text) {
+    const Outcome outcome = shell.run("tril train --resume r " + flags);
+    CHECK(outcome.code == 2);
+    CHECK_THAT(outcome.err, contains(text));
+  };
+  refused("--context 16", "context: expected 8, as the run's model has it, got 16; start a new run");
+  refused("--layers 2", "layers: expected 1");
+  refused("--bias", "bias: expected false, as the run's model has it, got true");
+  refused("--val-fraction 0.2", "val-fraction: expected 0.1");
+  refused("--tokens byte", "tokens: expected char");
+  refused("--preset baby", "--preset: expected not to be given with --resume, got baby");
+  refused("--out x", "--out: expected not to be given with --resume");
+  CHECK(shell.run("tril train --resume r --context 8 --no-bias").code == 0);
+}
+
+TEST_CASE("tril train: resuming wants the same text, wherever it lies now") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 2 --out r").code == 0);
+  shell.put("other.txt", tiny_text(599) + "a");
+  shell.put("longer.txt", tiny_text(601));
+  const auto error = [&](const std::string& rest) {
+    const Outcome outcome = shell.run("tril train --resume r --steps 3 " + rest);
+    CHECK(outcome.code == 1);
+    return outcome.err;
+  };
+  CHECK_THAT(error("other.txt"),
+             contains("other.txt: expected the text that the model was trained on, got another of the"));
+  CHECK_THAT(error("longer.txt"), contains("longer.txt: expected the text that the model was trained on, of 600 bytes, "
+                                           "got 601 bytes"));
+  std::filesystem::rename(shell.folder() / "book.txt", shell.folder() / "moved.txt");
+  CHECK_THAT(error(""), contains("book.txt: expected a file, got No such file"));
+  CHECK(shell.run("tril train --resume r --steps 3 moved.txt").code == 0);
+  CHECK(shell.run("tril train --resume r --steps 4").code == 0);  // remembers where it was found
+  REQUIRE(shell.run("tril train - < moved.txt" + kDemanding + "--steps 2 --out piped").code == 0);
+  const Outcome piped = shell.run("tril train --resume piped --steps 3");
+  CHECK(piped.code == 1);
+  CHECK_THAT(piped.err, contains("got standard input, which is over; give the text again"));
+  CHECK(shell.run("tril train - --resume piped --steps 3 < moved.txt").code == 0);
+}
+
+TEST_CASE("tril train: resuming what is no run fails in one line") {
+  const TinyShell shell;
+  const auto error = [&](const std::string& folder) {
+    const Outcome outcome = shell.run("tril train --resume " + folder);
+    CHECK(outcome.code == 1);
+    CHECK(count_lines(outcome.err) == 1);
+    return outcome.err;
+  };
+  CHECK_THAT(error("none"), contains("none: expected a run folder, got none of that name"));
+  CHECK_THAT(error("book.txt"), contains("book.txt: expected a folder, got a file"));
+  shell.put("folder/x", "");
+  CHECK_THAT(error("folder"), contains("folder: expected a run to resume, with last.safetensors, got none"));
+  REQUIRE(shell.train("--steps 2 --out r").code == 0);
+  const DirectoryLock held(shell.folder() / "r");
+  CHECK_THAT(error("r"),
+             contains("r: expected a folder that nobody else uses, got one that another process trains in"));
+}
+
+TEST_CASE("tril train: a loss that is not finite ends the run and keeps the last good checkpoint") {
+  const TinyShell shell;
+  const Outcome outcome = shell.train("--steps 50 --eval-every 1 --warmup 20 --lr 1e30 --clip 0 --out r");
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.empty());
+  CHECK_THAT(outcome.err, contains("expected ") && contains("finite") && contains("first in ") &&
+                              contains("the last good checkpoint is that of step 0, r/last.safetensors"));
+  CHECK(shell.step("r") == 0);
+  CHECK(shell.run("tril eval r").code == 0);
+}
+
+TEST_CASE("tril train: a full disk costs no checkpoint, and the exit code tells") {
+  const TinyShell shell;
+  // The limit on a file's size stands for the disk: too small for the state, as it would be when space runs out.
+  const Outcome refused = shell.run("ulimit -f 1; tril train book.txt" + kDemanding + "--steps 2 --out small");
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.err,
+             contains("optimizer-0.safetensors") && contains("File too large") && contains("bytes needed"));
+
+  REQUIRE(shell.train("--steps 2 --out r").code == 0);
+  const std::string before = shell.read("r/last.safetensors");
+  const Outcome full = shell.run("ulimit -f 1; tril train --resume r --steps 6 --eval-every 2");
+  CHECK(full.code == 1);
+  CHECK_THAT(full.err, contains("warning: the checkpoint was not saved: ") && contains("step 6/6") &&
+                           contains("error: r: expected the run's last save to work"));
+  CHECK(shell.read("r/last.safetensors") == before);
+  CHECK(shell.run("tril train --resume r --steps 6").code == 0);
+  for (const auto& entry : shell.folder().names()) CHECK_FALSE(entry.starts_with(".tril-tmp"));
+}
+
+TEST_CASE("tril train: a log that cannot be written costs one warning") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 2 --out r").code == 0);
+  std::filesystem::remove(shell.folder() / "r/log.jsonl");
+  std::filesystem::create_directory(shell.folder() / "r/log.jsonl");
+  const Outcome outcome = shell.run("tril train --resume r --steps 4 --log-every 1");
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.err, contains("warning: r/log.jsonl: expected to be written to, got Is a directory"));
+  CHECK(outcome.err.find("warning", outcome.err.find("warning") + 1) == std::string::npos);
+}
+
+TEST_CASE("tril train: a log torn by a kill goes on with a line of its own") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 2 --out r").code == 0);
+  shell.put("r/log.jsonl", shell.read("r/log.jsonl") + "{\"event\":\"st");
+  REQUIRE(shell.run("tril train --resume r --steps 3").code == 0);
+  CHECK_THAT(shell.read("r/log.jsonl"), contains("{\"event\":\"st\n{\"event\":\"resume\",\"step\":2"));
+}
+
+}  // namespace tril::test

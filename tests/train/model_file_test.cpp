@@ -1,0 +1,266 @@
+#include "train/files.h"
+#include "train/model_file.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "support/catch.h"
+#include "train/safetensors.h"
+#include "train/temp_folder.h"
+#include "train/tiny_model.h"
+#include "train/usage.h"
+
+namespace tril::test {
+namespace {
+
+Model tiny_model(const TrainConfig& config = tiny_config()) {
+  return make_model(config, Tokenizer::characters_of(tiny_text(), "tiny.txt"));
+}
+
+std::vector<float> weights(const Model& model) {
+  const auto* const values = reinterpret_cast<const float*>(model.params->data());
+  return {values, values + model.params->elements()};
+}
+
+// What a model file consists of, to be written again with something changed.
+struct Parts {
+  explicit Parts(const Model& model) {
+    const TempFolder folder;
+    save_model(folder / "m", model);
+    file = read_safetensors(folder / "m");
+    metadata = file.metadata;
+    for (const SafetensorsEntry& entry : file.entries)
+      tensors.push_back({entry.name, entry.dtype, entry.shape, file.data.data() + entry.begin});
+  }
+  [[nodiscard]] SafetensorsTensor& tensor(std::string_view name) {
+    return *std::find_if(tensors.begin(), tensors.end(), [&](const auto& each) { return each.name == name; });
+  }
+  // The error of loading it.
+  [[nodiscard]] std::string refusal() const {
+    const TempFolder folder;
+    write_safetensors(folder / "m", tensors, metadata);
+    try {
+      (void)load_model(folder / "m");
+    } catch (const UsageError&) { return "a usage error, which a damaged file is not"; } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  }
+  [[nodiscard]] std::string refusal(const std::string& key, const std::string& from, const std::string& to) {
+    std::string& text = metadata.at(key);
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+    return refusal();
+  }
+
+  Safetensors file;
+  std::map<std::string, std::string> metadata;
+  std::vector<SafetensorsTensor> tensors;
+};
+
+}  // namespace
+
+TEST_CASE("model file: gives back the model, bit for bit, with all that belongs to it") {
+  const TempFolder folder;
+  TrainConfig config = tiny_config();
+  config.dropout = 0.1;
+  config.bias = true;
+  config.gelu = Gelu::tanh;
+  config.lr = 1.0 / 3;
+  Model model = tiny_model(config);
+  model.state.step = 7;
+  model.state.loss = 1.0 / 3;
+  model.state.best_loss = 0.1;
+  model.state.best_step = 5;
+  model.state.text = {{"/a \"quoted\" path/é", "-"}, 123, 0xFFFFFFFFu};
+  model.state.threads = 2;
+  model.state.isa = "AVX2";
+  save_model(folder / "m", model);
+  const Model back = load_model(folder / "m");
+  CHECK(same_bits(weights(back), weights(model)));
+  CHECK(back.training == config);
+  CHECK(back.config.vocabulary == 9);
+  CHECK(back.tokenizer == model.tokenizer);
+  CHECK(back.state.step == 7);
+  CHECK(back.state.loss == model.state.loss);
+  CHECK(back.state.best_loss == 0.1);
+  CHECK(back.state.best_step == 5);
+  CHECK(back.state.text.paths == model.state.text.paths);
+  CHECK(back.state.text.bytes == 123);
+  CHECK(back.state.text.crc32 == 0xFFFFFFFFu);
+  CHECK(back.state.threads == 2);
+  CHECK(back.state.isa == "AVX2");
+  CHECK(back.where == folder / "m");
+  CHECK(back.warnings.empty());
+
+  save_model(folder / "again", back);
+  CHECK(contents_of(folder / "again") == contents_of(folder / "m"));
+}
+
+TEST_CASE("model file: a loss that is not known stays so") {
+  const TempFolder folder;
+  save_model(folder / "m", tiny_model());
+  const Model back = load_model(folder / "m");
+  CHECK(std::isnan(back.state.loss));
+  CHECK(std::isnan(back.state.best_loss));
+}
+
+TEST_CASE("model file: names and shapes are nanoGPT's, and the tied head is stored once") {
+  const TempFolder folder;
+  TrainConfig config = tiny_config();
+  config.bias = true;
+  const Model model = tiny_model(config);
+  save_model(folder / "m", model);
+  const Safetensors file = read_safetensors(folder / "m");
+  const std::map<std::string, std::vector<int64_t>> expected = {{"transformer.wte.weight", {9, 8}},
+                                                                {"transformer.wpe.weight", {8, 8}},
+                                                                {"transformer.h.0.ln_1.weight", {8}},
+                                                                {"transformer.h.0.ln_1.bias", {8}},
+                                                                {"transformer.h.0.attn.c_attn.weight", {24, 8}},
+                                                                {"transformer.h.0.attn.c_attn.bias", {24}},
+                                                                {"transformer.h.0.attn.c_proj.weight", {8, 8}},
+                                                                {"transformer.h.0.attn.c_proj.bias", {8}},
+                                                                {"transformer.h.0.ln_2.weight", {8}},
+                                                                {"transformer.h.0.ln_2.bias", {8}},
+                                                                {"transformer.h.0.mlp.c_fc.weight", {32, 8}},
+                                                                {"transformer.h.0.mlp.c_fc.bias", {32}},
+                                                                {"transformer.h.0.mlp.c_proj.weight", {8, 32}},
+                                                                {"transformer.h.0.mlp.c_proj.bias", {8}},
+                                                                {"transformer.ln_f.weight", {8}},
+                                                                {"transformer.ln_f.bias", {8}}};
+  std::map<std::string, std::vector<int64_t>> found;
+  for (const SafetensorsEntry& entry : file.entries) {
+    found[entry.name] = entry.shape;
+    CHECK(entry.dtype == "F32");
+  }
+  CHECK(found == expected);
+  CHECK(static_cast<int64_t>(file.data.size()) == 4 * model.params->count());
+  CHECK(file.metadata.at("format") == "pt");
+  CHECK(file.metadata.at("lm_head.weight") == "transformer.wte.weight");
+}
+
+TEST_CASE("model file: a run folder stands for its best model, or else its last") {
+  const TempFolder folder;
+  CHECK_THAT(
+      error_of([&] { (void)load_model(folder.path()); }),
+      contains(": expected a run folder, with model.safetensors or last.safetensors, got a folder without them"));
+  save_model(folder / "last.safetensors", tiny_model());
+  CHECK(load_model(folder.path()).where == folder / "last.safetensors");
+  save_model(folder / "model.safetensors", tiny_model());
+  CHECK(load_model(folder.path()).where == folder / "model.safetensors");
+  CHECK(load_model(folder / "last.safetensors").where == folder / "last.safetensors");
+  CHECK_THAT(error_of([&] { (void)load_model(folder / "none"); }), contains("none: expected a file, got No such file"));
+}
+
+TEST_CASE("model file: missing, unexpected and mis-shaped tensors are named in one error") {
+  Parts parts(tiny_model());
+  parts.tensor("transformer.h.0.ln_1.weight").name = "transformer.h.0.ln_1.gain";
+  parts.tensor("transformer.ln_f.weight").name = "transformer.h.1.ln_1.weight";
+  parts.tensor("transformer.wpe.weight").shape = {4, 16};
+  parts.tensor("transformer.wte.weight").dtype = "I32";
+  CHECK_THAT(
+      parts.refusal(),
+      contains("m: expected the tensors of the model that its configuration describes, got missing "
+               "transformer.h.0.ln_1.weight, transformer.ln_f.weight; unexpected ") &&
+          contains("transformer.h.0.ln_1.gain") && contains("transformer.h.1.ln_1.weight") &&
+          contains("mis-shaped transformer.wte.weight (9, 8) is I32 (9, 8), transformer.wpe.weight (8, 8) is F32 "
+                   "(4, 16)"));
+  Parts square(tiny_model());
+  square.tensor("transformer.h.0.mlp.c_fc.weight").shape = {8, 32};
+  CHECK_THAT(square.refusal(), contains("got mis-shaped transformer.h.0.mlp.c_fc.weight (32, 8) is F32 (8, 32)"));
+}
+
+TEST_CASE("model file: a configuration that the tensors do not back is refused before a model is laid out") {
+  const auto refused = [](const std::string& from, const std::string& to) {
+    return Parts(tiny_model()).refusal("tril.config", from, to);
+  };
+  CHECK_THAT(refused("\"layers\":1", "\"layers\":4096"),
+             contains("m: expected the tensors of 4096 layers, got 9 tensors"));
+  CHECK_THAT(refused("\"layers\":1", "\"layers\":-1"),
+             contains("layers: expected a whole number from 1 to 4096, got -1"));
+  CHECK_THAT(refused("\"layers\":1", "\"layers\":1e99"), contains("layers: expected a whole number"));
+  CHECK_THAT(refused("\"width\":8", "\"width\":65536"), contains("mis-shaped"));
+  CHECK_THAT(refused("\"width\":8", "\"width\":9"),
+             contains("heads: expected a number that divides the width 9, got 2"));
+  CHECK_THAT(refused("\"context\":8", "\"context\":1048576"),
+             contains("mis-shaped transformer.wpe.weight (1048576, 8)"));
+  CHECK_THAT(refused("\"bias\":false", "\"bias\":true"), contains("missing transformer.h.0.ln_1.bias"));
+  CHECK_THAT(refused("\"gelu\":\"erf\"", "\"gelu\":\"relu\""), contains("gelu: expected erf or tanh"));
+  CHECK_THAT(refused("\"layers\":1,", ""), contains("m: expected layers, got none"));
+  CHECK_THAT(refused("\"layers\":1", "\"layers\":1,\"lauers\":1"), contains("did you mean layers?"));
+  CHECK_THAT(refused("{", "{{"), contains("m: expected a configuration in JSON"));
+}
+
+TEST_CASE("model file: a vocabulary of another size than the embedding's is refused") {
+  Parts parts(tiny_model());
+  CHECK_THAT(parts.refusal("tril.vocabulary", "abcdefgh", "abcdefg"),
+             contains("mis-shaped transformer.wte.weight (8, 8) is F32 (9, 8)"));
+}
+
+TEST_CASE("model file: without the metadata of a model it is none") {
+  for (const char* key : {"tril.config", "tril.vocabulary"}) {
+    Parts parts(tiny_model());
+    parts.metadata.erase(key);
+    CHECK_THAT(parts.refusal(),
+               contains(cat("m: expected a model of tril, with \"", key, "\" in its metadata, got none")));
+  }
+  Parts parts(tiny_model());
+  parts.metadata.erase("tril.state");
+  CHECK(parts.refusal().empty());
+}
+
+TEST_CASE("model file: a state that makes no sense is refused") {
+  const auto refused = [](const std::string& from, const std::string& to) {
+    return Parts(tiny_model()).refusal("tril.state", from, to);
+  };
+  for (const char* step : {"-1", "1.5", "1e3", "99999999999999999999", "null", "\"1\"", "[]"}) {
+    INFO(step);
+    CHECK_THAT(refused("\"step\":0", cat("\"step\":", step)),
+               contains("m: expected the state of a run in \"tril.state\""));
+  }
+  CHECK_THAT(refused("\"step\":0", "\"loss\":1e999,\"step\":0"), contains("m: expected the state of a run"));
+  CHECK_THAT(refused("\"paths\":[]", "\"paths\":[1]"), contains("m: expected the state of a run"));
+  CHECK_THAT(refused("\"paths\":[]", std::string(100'000, '[')), contains("m: expected the state of a run"));
+}
+
+TEST_CASE("model file: a head of its own must equal the embedding it is tied to") {
+  Parts parts(tiny_model());
+  SafetensorsTensor head = parts.tensor("transformer.wte.weight");
+  head.name = "lm_head.weight";
+  parts.metadata.erase("lm_head.weight");
+  parts.tensors.push_back(head);
+  CHECK(parts.refusal().empty());
+  parts.tensors.back().data = parts.tensor("transformer.h.0.mlp.c_fc.weight").data;
+  CHECK_THAT(parts.refusal(), contains("m: expected lm_head.weight to equal transformer.wte.weight"));
+}
+
+TEST_CASE("model file: weights that are not finite are loaded with a warning") {
+  const TempFolder folder;
+  const Model model = tiny_model();
+  model.params->find("transformer.ln_f.weight")->value.ptr<float>()[2] = std::numeric_limits<float>::infinity();
+  model.params->find("transformer.wte.weight")->value.ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  save_model(folder / "m", model);
+  const Model back = load_model(folder / "m");
+  REQUIRE(back.warnings.size() == 1);
+  CHECK_THAT(back.warnings[0], contains("m: 2 weights are not finite, the first in transformer.wte.weight"));
+}
+
+TEST_CASE("model file: where it cannot be written, the old one stays") {
+  const TempFolder folder;
+  save_model(folder / "m", tiny_model());
+  const std::string before = contents_of(folder / "m");
+  TrainConfig other = tiny_config();
+  other.seed = 2;
+  REQUIRE(::chmod(folder.path().c_str(), 0555) == 0);
+  {
+    const Unprivileged nobody;
+    CHECK_THROWS_AS(save_model(folder / "m", tiny_model(other)), WriteError);
+  }
+  REQUIRE(::chmod(folder.path().c_str(), 0777) == 0);
+  CHECK(contents_of(folder / "m") == before);
+  CHECK(folder.names() == std::set<std::string>{"m"});
+}
+
+}  // namespace tril::test

@@ -1,0 +1,97 @@
+#include "train/report.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "support/catch.h"
+#include "train/temp_folder.h"
+
+namespace tril::test {
+namespace {
+
+std::vector<nlohmann::json> lines_of(const std::string& path) {
+  std::vector<nlohmann::json> out;
+  std::istringstream text(contents_of(path));
+  for (std::string line; std::getline(text, line);) out.push_back(nlohmann::json::parse(line));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("report: numbers and durations as people read them") {
+  CHECK(fixed(1.98765, 4) == "1.9877");
+  CHECK(fixed(0.0, 4) == "0.0000");
+  CHECK(fixed(1e6, 0) == "1000000");
+  CHECK(fixed(1e308, 0).size() == 309);
+  CHECK(duration_text(0) == "0:00");
+  CHECK(duration_text(7.4) == "0:07");
+  CHECK(duration_text(59.6) == "1:00");
+  CHECK(duration_text(754) == "12:34");
+  CHECK(duration_text(3723) == "1:02:03");
+  CHECK(duration_text(1e30) == duration_text(1e9));
+}
+
+TEST_CASE("report: the log has the first step, every n-th, and each evaluation with its sample") {
+  const TempFolder folder;
+  Log log(true);
+  Report report({.log_path = folder / "log", .steps = 10, .log_every = 4, .tokens_a_step = 32, .best_possible = 0.5},
+                log);
+  report.event("start", "\"threads\":2");
+  for (int64_t step = 1; step <= 10; ++step)
+    report.step({.step = step, .loss = 1.0 / static_cast<double>(step), .norm = 2, .rate = 1e-3}, 0.5);
+  ModelState state;
+  state.step = 10;
+  state.loss = 1.5;
+  state.best_loss = 1.25;
+  report.evaluation(state);
+  report.sample(10, "a \"quote\"\n\x1b[2J\xff");
+  const auto lines = lines_of(folder / "log");
+  REQUIRE(lines.size() == 6);
+  CHECK(lines[0] == nlohmann::json{{"event", "start"}, {"threads", 2}});
+  for (const auto& [line, step] : {std::pair{1, 1}, {2, 4}, {3, 8}}) {
+    const auto& json = lines[static_cast<size_t>(line)];
+    CHECK(json.at("event") == "step");
+    CHECK(json.at("step") == step);
+    CHECK(json.at("loss") == 1.0 / step);
+    CHECK(json.at("lr") == 1e-3);
+    CHECK(json.at("chars_per_s") == 64);
+  }
+  CHECK(lines[4] ==
+        nlohmann::json{{"event", "eval"}, {"step", 10}, {"loss", 1.5}, {"best_loss", 1.25}, {"best_possible", 0.5}});
+  CHECK(lines[5].at("text") == "a \"quote\"\n\x1b[2J\xEF\xBF\xBD");
+}
+
+TEST_CASE("report: an evaluation without a loss has none") {
+  const TempFolder folder;
+  Log log(true);
+  Report report({.log_path = folder / "log", .steps = 10}, log);
+  ModelState state;
+  state.step = 3;
+  report.evaluation(state);
+  CHECK(lines_of(folder / "log").at(0) == nlohmann::json{{"event", "eval"}, {"step", 3}});
+}
+
+TEST_CASE("report: lines go behind what is there, and a torn one is ended first") {
+  const TempFolder folder;
+  Log log(true);
+  folder.put("whole", "a\n");
+  folder.put("torn", "a\nb");
+  for (const char* name : {"whole", "torn", "new"}) LineFile(folder / name, log).append("c");
+  CHECK(contents_of(folder / "whole") == "a\nc\n");
+  CHECK(contents_of(folder / "torn") == "a\nb\nc\n");
+  CHECK(contents_of(folder / "new") == "c\n");
+}
+
+TEST_CASE("report: a log that cannot be opened or written stops nothing") {
+  const TempFolder folder;
+  Log log(true);
+  LineFile(folder / "none/log", log).append("x");
+  LineFile(folder.path(), log).append("x");
+  LineFile full("/dev/full", log);
+  full.append("x");
+  full.append("x");
+  CHECK_FALSE(std::filesystem::exists(folder / "none"));
+}
+
+}  // namespace tril::test

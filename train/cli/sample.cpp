@@ -1,0 +1,191 @@
+// tril sample: lets a model write.
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "train/cli/command.h"
+#include "train/cli/flags.h"
+#include "train/cli/output.h"
+#include "train/files.h"
+#include "train/log.h"
+#include "train/model_file.h"
+#include "train/sampler.h"
+#include "train/signals.h"
+#include "train/threads.h"
+
+namespace tril::cli {
+namespace {
+
+constexpr int64_t kLongest = int64_t{1} << 40, kLongestPrompt = int64_t{1} << 26;
+
+Flags sample_flags() {
+  return Flags(
+      {.name = "sample",
+       .usage = "RUN [flags]",
+       .about =
+           "Lets a model, in a run's folder or a file, go on from a prompt. The prompt and its continuation come out,\n"
+           "then a new line. Without a prompt, what is piped in is one; without that, the model begins as after a new\n"
+           "line. Several samples are parted by a line of four dashes. Sample number i of a seed is the same however\n"
+           "many are made. Past the context the model sees between half of it and all of it.",
+       .most_arguments = 1,
+       .examples = "Examples:\n"
+                   "  tril sample runs/stories --prompt \"Once \" --length 500 --temperature 0.8\n"
+                   "  tril sample runs/stories --count 3 --seed 7 --stop END\n"
+                   "  printf 'Once ' | tril sample runs/stories --temperature 0\n"},
+      {{.name = "prompt", .help = "What to go on from; - reads standard input.", .value = "TEXT"},
+       {.name = "prompt-file", .help = "The same from a file; - reads standard input.", .value = "FILE"},
+       {.name = "length",
+        .help = "Characters to write (bytes, for a model of bytes).",
+        .value = "N",
+        .fallback = "500"},
+       {.name = "temperature",
+        .help = "Under 1 more careful, over 1 bolder; 0 takes the likeliest.",
+        .value = "T",
+        .fallback = "0.8"},
+       {.name = "top-k", .help = "Only of the K likeliest; 0 for all.", .value = "K", .fallback = "0"},
+       {.name = "top-p",
+        .help = "Only of the likeliest that make up P of the probability.",
+        .value = "P",
+        .fallback = "1"},
+       {.name = "seed", .help = "Another seed, another text.", .value = "S", .fallback = "1"},
+       {.name = "count", .help = "How many samples.", .value = "N", .fallback = "1"},
+       {.name = "stop", .help = "End before this text.", .value = "TEXT"},
+       {.name = "no-prompt", .help = "Leave the prompt out of what is printed."},
+       {.name = "threads",
+        .help = "Threads to compute with; 0 for as many as this process may use. The text does not depend on it.",
+        .value = "N",
+        .fallback = "0"},
+       {.name = "json", .help = "Print one JSON object a sample, a line each: prompt, text."}});
+}
+
+// Whether a prompt was piped in, or redirected from a file. A pipe that stays silent is taken for none, so that nobody
+// waits for it.
+bool has_piped_prompt(Log& log) {
+  constexpr int kPatienceMs = 50;
+  struct stat input {};
+  if (::fstat(STDIN_FILENO, &input) != 0) return false;
+  if (S_ISREG(input.st_mode)) return true;
+  if (!S_ISFIFO(input.st_mode)) return false;
+  pollfd ready{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  if (::poll(&ready, 1, kPatienceMs) == 1) return true;
+  log.note("standard input is a pipe that is silent, so there is no prompt; --prompt - waits for it");
+  return false;
+}
+
+std::string prompt_text(const Flags& flags, TokenKind tokens, Log& log) {
+  if (flags.given("prompt") && flags.text("prompt") != "-") return flags.text("prompt");
+  const std::string path = flags.given("prompt") ? "-" : flags.text("prompt-file");
+  if (path.empty() && !has_piped_prompt(log)) return {};
+  std::string text =
+      path.empty() || path == "-" ? read_standard_input(kLongestPrompt) : read_file(path, kLongestPrompt);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (tokens == TokenKind::kChar && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
+struct Job {
+  uint32_t count;
+  int threads;
+  bool json;
+  SamplerOptions sampler;
+  WriteOptions write;
+};
+
+Job read_job(const Flags& flags) {
+  constexpr double kHottest = 1e6;
+  constexpr int64_t kMostSamples = 1'000'000, kMostThreads = 1024;
+  if (flags.given("prompt") && flags.given("prompt-file"))
+    fail_usage("--prompt", "one of --prompt and --prompt-file", "both");
+  if (flags.given("prompt-file") && flags.text("prompt-file").empty())
+    fail_usage("--prompt-file", "the name of a file", "none");
+  Job job{};
+  job.count = static_cast<uint32_t>(flags.integer("count", 1, kMostSamples));
+  job.threads = static_cast<int>(flags.integer("threads", 0, kMostThreads));
+  job.json = flags.on("json");
+  job.sampler.temperature = flags.number("temperature", 0, kHottest);
+  job.sampler.top_k = flags.integer("top-k", 0, kLongest);
+  job.sampler.top_p = flags.number("top-p", 0, 1);
+  if (job.sampler.top_p == 0)
+    fail_usage("--top-p", "more than 0, at most 1", "0", "--temperature 0 always takes the likeliest");
+  job.sampler.seed = static_cast<uint64_t>(flags.integer("seed", 0, std::numeric_limits<int64_t>::max()));
+  job.write.length = flags.integer("length", 0, kLongest);
+  job.write.stop = flags.text("stop");
+  job.write.echo = !job.json && !flags.on("no-prompt");
+  return job;
+}
+
+// Text goes out as it comes where somebody watches; elsewhere by the kilobyte, or when some of it has waited.
+class Output {
+ public:
+  void add(std::string_view piece) {
+    constexpr size_t kPiece = 4096;
+    constexpr std::chrono::milliseconds kWait{50};
+    pending_ += piece;
+    if (watched_ || pending_.size() >= kPiece || Clock::now() - flushed_ >= kWait) flush();
+  }
+  void flush() {
+    if (!pending_.empty()) write_output(pending_);
+    pending_.clear();
+    flushed_ = Clock::now();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool watched_ = ::isatty(STDOUT_FILENO) == 1;
+  Clock::time_point flushed_{};  // long ago, so that a reader sees at once that it has begun
+  std::string pending_;
+};
+
+std::string as_json(std::string_view prompt, std::string_view text) {
+  const auto replace = nlohmann::ordered_json::error_handler_t::replace;
+  return nlohmann::ordered_json{{"prompt", prompt}, {"text", text}}.dump(-1, ' ', false, replace) + "\n";
+}
+
+}  // namespace
+
+int run_sample(int argc, const char* const* argv) {
+  Flags flags = sample_flags();
+  if (!flags.parse(argc, argv)) return 0;
+  if (flags.arguments().empty()) fail_usage("tril sample", "a run's folder or a model file", "none");
+  const Job job = read_job(flags);
+  Log log;
+  const Model model = load_model(flags.arguments()[0]);
+  for (const std::string& line : model.warnings) log.warn(line);
+  const std::string prompt = prompt_text(flags, model.tokenizer.kind(), log);
+  const int64_t context = model.config.context;
+  std::vector<int32_t> tokens = model.tokenizer.encode(prompt, "prompt");
+  if (static_cast<int64_t>(tokens.size()) > context)
+    log.note(cat("the prompt has ", tokens.size(), " tokens, the model's context holds ", context,
+                 ": it sees the last ", context));
+  WriteOptions write = job.write;
+  if (tokens.empty()) {
+    tokens.push_back(model.tokenizer.start_token());
+    write.echo = false;
+  }
+
+  Decoder decoder(*model.params, model.config, job.threads > 0 ? job.threads : default_threads());
+  Sampler sampler(job.sampler, model.config.vocabulary);
+  Output output;
+  catch_stop_signals();
+  for (write.stream = 0; write.stream < job.count && stop_signal() == 0; ++write.stream) {
+    if (write.stream > 0 && !job.json) output.add("----\n");
+    std::string text;
+    write_text(decoder, sampler, model.tokenizer, tokens, write, [&](std::string_view piece) {
+      if (job.json) {
+        text += piece;
+      } else {
+        output.add(piece);
+      }
+      return stop_signal() == 0;
+    });
+    output.add(job.json ? as_json(prompt, text) : "\n");
+  }
+  output.flush();
+  constexpr int kSignalBase = 128;
+  return stop_signal() == 0 ? 0 : kSignalBase + stop_signal();
+}
+
+}  // namespace tril::cli
