@@ -94,9 +94,11 @@ MatmulCache::~MatmulCache() = default;
 int64_t MatmulCache::size() const { return static_cast<int64_t>(engine_->ready.size()); }
 
 void MatmulCache::run(const MatmulShape& shape, const float* a, const float* b, float* c, const float* bias) {
-  // For Aᵀ B, the gradients of weights, oneDNN's sgemm is up to 15 % ahead of its matmul, and has nothing to make ready.
+  // For Aᵀ B, the gradients of weights, oneDNN's sgemm is up to 15 % ahead of its matmul, and has nothing to make
+  // ready.
   if (shape.transpose_a && !shape.transpose_b && !shape.bias && shape.batch == 1)
-    return onednn_sgemm(true, false, shape.m, shape.n, shape.k, 1.0f, a, shape.lda, b, shape.ldb, shape.accumulate ? 1.0f : 0.0f, c, shape.ldc);
+    return onednn_sgemm(true, false, shape.m, shape.n, shape.k, 1.0f, a, shape.lda, b, shape.ldb,
+                        shape.accumulate ? 1.0f : 0.0f, c, shape.ldc);
   try {
     Engine::Ready& ready = engine_->find(shape);
     ready.a.set_data_handle(const_cast<float*>(a));
@@ -122,7 +124,7 @@ void MatmulCache::run(const MatmulShape& shape, const float* a, const float* b, 
 }
 
 void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
-                 int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
+                  int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
   (void)dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 

@@ -38,7 +38,7 @@ class Report {
   struct Options {
     std::string log_path;
     int64_t steps = 0, log_every = 10, tokens_a_step = 0;
-    std::string unit = "characters";      // what a token is
+    std::string unit = "characters";        // what a token is
     std::optional<double> best_possible{};  // of any model, in nats, where that is known
   };
   Report(Options options, Log& log);

@@ -169,8 +169,8 @@ TEST_CASE("tril train: a loss that is not finite ends the run and keeps the last
   CHECK(outcome.code == 1);
   CHECK(outcome.out.empty());
   CHECK_THAT(outcome.err, contains("expected ") && contains("finite") && contains("first in ") &&
-                              contains("the last good checkpoint is that of step 0, r/last.safetensors"));
-  CHECK(shell.step("r") == 0);
+                              contains("the last good checkpoint is that of step 1, r/last.safetensors"));
+  CHECK(shell.step("r") == 1);
   CHECK(shell.run("tril eval r").code == 0);
 }
 
@@ -184,7 +184,7 @@ TEST_CASE("tril train: a full disk costs no checkpoint, and the exit code tells"
 
   REQUIRE(shell.train("--steps 2 --out r").code == 0);
   const std::string before = shell.read("r/last.safetensors");
-  const Outcome full = shell.run("ulimit -f 1; tril train --resume r --steps 6 --eval-every 2");
+  const Outcome full = shell.run("ulimit -f 6; tril train --resume r --steps 6 --eval-every 2");
   CHECK(full.code == 1);
   CHECK_THAT(full.err, contains("warning: the checkpoint was not saved: ") && contains("step 6/6") &&
                            contains("error: r: expected the run's last save to work"));

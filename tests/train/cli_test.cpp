@@ -111,7 +111,7 @@ TEST_CASE("tril train: reads files, folders and standard input") {
   CHECK_THAT(shell.run("tril train notes/" + kTiny + "--steps 1").out, contains("runs/notes/"));
   CHECK_THAT(shell.run("tril train --out 'a b/c' book.txt" + kTiny + "--steps 1 --quiet").out,
              contains("model: a b/c/model.safetensors") && contains("tril sample 'a b/c')"));
-  CHECK(shell.run("tril train --out -- --strange book.txt --steps 1").code == 1);  // no such file as --strange
+  CHECK(shell.run("tril train --out new --steps 1 -- --strange").code == 1);  // no such file as --strange
 }
 
 TEST_CASE("tril train: the built-in stories come with the best loss that any model could reach") {

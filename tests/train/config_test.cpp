@@ -108,7 +108,7 @@ TEST_CASE("config: fields that do not fit together are refused with both numbers
   CHECK(usage_error_of([&] { check_config(config); }) == "heads: expected a number that divides the width 128, got 3");
   config = {};
   config.lr = 1e-5;
-  CHECK_THAT(usage_error_of([&] { check_config(config); }), contains("min-lr: expected at most lr, 1e-05, got 0.0001"));
+  CHECK_THAT(usage_error_of([&] { check_config(config); }), contains("min-lr: expected at most lr, 1e-05, got 1e-04"));
   CHECK(usage_error_of([] { check_config(preset("baby")); }).empty());
 }
 

@@ -1,5 +1,5 @@
-#include "train/files.h"
 #include "train/model_file.h"
+#include "train/files.h"
 
 #include <cmath>
 #include <functional>

@@ -20,7 +20,7 @@ std::vector<nlohmann::json> lines_of(const std::string& path) {
 }  // namespace
 
 TEST_CASE("report: numbers and durations as people read them") {
-  CHECK(fixed(1.98765, 4) == "1.9877");
+  CHECK(fixed(1.98766, 4) == "1.9877");
   CHECK(fixed(0.0, 4) == "0.0000");
   CHECK(fixed(1e6, 0) == "1000000");
   CHECK(fixed(1e308, 0).size() == 309);

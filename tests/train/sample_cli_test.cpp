@@ -225,11 +225,12 @@ TEST_CASE("tril sample: a signal ends it soon, what was written stays") {
   for (const auto& [signal, code] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
     // Shells make the processes they start in the background deaf to SIGINT; env gives them their ears back.
     const Outcome stopped = shell.run(
-        "env --default-signal=INT \"$TRIL\" sample model.safetensors --prompt abc --length 1000000000 >text & pid=$!\n"
+        "rm -f text; env --default-signal=INT \"$TRIL\" sample model.safetensors --prompt abc --length 1000000000 "
+        ">text & pid=$!\n"
         "until [ -s text ]; do sleep 0.01; done\n" +
         std::string("kill -") + signal + " $pid; wait $pid");
     CHECK(stopped.code == code);
-    CHECK(stopped.err.empty());
+    CHECK(stopped.err == "");
     const std::string text = shell.read("text");
     CHECK(text.substr(0, 3) == "abc");
     CHECK(text.back() == '\n');

@@ -47,7 +47,7 @@ double mean_loss_by_hand(Tiny& tiny, int64_t begin, int64_t end) {
 
 TEST_CASE("trainer: learns") {
   TrainConfig config = tiny_config();
-  config.steps = 60;
+  config.steps = 200;
   Tiny tiny(config);
   const double first = tiny.trainer.step().loss;
   CHECK(first == Approx(std::log(9.0)).epsilon(0.05));

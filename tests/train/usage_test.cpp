@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 6> kNames = {"layers", "lr", "min-lr", "w
 TEST_CASE("usage: the nearest name is few edits away, or begins alike") {
   CHECK(nearest("layer", kNames) == "layers");
   CHECK(nearest("layres", kNames) == "layers");
-  CHECK(nearest("lears", kNames) == "layers");
+  CHECK(nearest("lyers", kNames) == "layers");
   CHECK(nearest("weight", kNames) == "weight-decay");
   CHECK(nearest("weight_decay", kNames) == "weight-decay");
   CHECK(nearest("minlr", kNames) == "min-lr");
