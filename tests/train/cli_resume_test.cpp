@@ -29,7 +29,7 @@ TEST_CASE("tril train: killed at any moment and resumed, a run ends with the sam
   REQUIRE(shell.train("--steps 400 --eval-every 20 --out straight").code == 0);
   // Killed again and again, a little later each time, until it is done.
   const Outcome outcome =
-      shell.run("tril train book.txt" + kDemanding +
+      shell.run("\"$TRIL\" train book.txt" + kDemanding +
                 "--steps 400 --eval-every 20 --out killed --quiet & pid=$!\n"
                 "delay=0.1; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do\n"
                 "  sleep $delay; kill -9 $pid 2>/dev/null; wait $pid 2>/dev/null; delay=0.0$((i * 8 % 10))$i\n"
