@@ -16,6 +16,7 @@ namespace tril {
 namespace {
 
 constexpr const char *kConfigKey = "tril.config", *kVocabularyKey = "tril.vocabulary", *kStateKey = "tril.state";
+constexpr const char* kVersionKey = "tril.version";  // of the program that wrote it, for people
 constexpr const char *kHead = "lm_head.weight", *kHeadIs = "transformer.wte.weight";
 
 const std::string& metadata_of(const Safetensors& file, const char* key) {
@@ -221,6 +222,7 @@ void save_model(const std::string& path, const Model& model) {
                     {{kConfigKey, config_to_json(model.training, true)},
                      {kVocabularyKey, model.tokenizer.to_json()},
                      {kStateKey, state_to_json(model.state)},
+                     {kVersionKey, TRIL_VERSION},
                      {kHead, kHeadIs}});
 }
 

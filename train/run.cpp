@@ -32,10 +32,15 @@ Run::Run(const Parts& parts, Options options)
 
 void Run::begin() {
   save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
-  write_file_atomically(parts_.folder.file(kConfigFile), config_to_json(parts_.model.training));
+  store_config();
   saved_step_ = 0;
-  report_.event("start", cat("\"parameters\":", parts_.model.params->count(), ",\"threads\":", parts_.context.threads(),
+  report_.event("start", cat("\"version\":\"", TRIL_VERSION, "\",\"parameters\":", parts_.model.params->count(),
+                             ",\"threads\":", parts_.context.threads(),
                              ",\"config\":", config_to_json(parts_.model.training, true)));
+}
+
+void Run::store_config() {
+  write_file_atomically(parts_.folder.file(kConfigFile), config_to_json(parts_.model.training));
 }
 
 void Run::resume() {
@@ -43,6 +48,8 @@ void Run::resume() {
   saved_step_ = trainer_.steps_done();
   const std::string best = parts_.folder.file(kModelFile);
   if (parts_.data.val_size() > 0 && std::filesystem::exists(best)) recall_best(best);
+  attempt("the configuration", [&] { store_config(); });
+  failure_.clear();  // of models, which is what counts at the run's end
   report_.event("resume", cat("\"step\":", saved_step_, ",\"threads\":", parts_.context.threads(),
                               ",\"config\":", config_to_json(parts_.model.training, true)));
 }

@@ -40,6 +40,7 @@ class Run {
   [[nodiscard]] bool go_on();
   [[nodiscard]] bool evaluation_is_due() const;
   [[nodiscard]] bool evaluate_and_save();
+  void store_config();
   void recall_best(const std::string& path);
   [[nodiscard]] std::string sample() const;
   void keep_if_best();

@@ -92,7 +92,7 @@ TEST_CASE("tril train: makes a run folder named after the text, and never touche
   const std::string model = shell.read("runs/book/model.safetensors"), log = shell.read("runs/book/log.jsonl");
   const Outcome second = shell.train("--steps 2");
   CHECK_THAT(second.out, contains("runs/book-2/model.safetensors"));
-  CHECK(shell.read("runs/book/model.safetensors") == model);
+  CHECK((shell.read("runs/book/model.safetensors") == model));
   CHECK(shell.read("runs/book/log.jsonl") == log);
   for (const char* name : {"model.safetensors", "last.safetensors", "optimizer-4.safetensors", "config.json"})
     CHECK(shell.has(std::string("runs/book/") + name));
@@ -158,7 +158,7 @@ TEST_CASE("tril train: a folder that is not new or empty is refused and left alo
   const std::string before = shell.read("r/last.safetensors");
   check_failure(shell.train("--steps 4 --out r"), "r: expected a new or empty folder, got one with a run in it");
   CHECK_THAT(shell.train("--out r").err, contains("--resume r"));
-  CHECK(shell.read("r/last.safetensors") == before);
+  CHECK((shell.read("r/last.safetensors") == before));
   check_failure(shell.train("--out book.txt"), "book.txt: expected a folder, got a file");
   check_failure(shell.train("--out /dev/null/x"), "/dev/null/x: expected a");
   CHECK(shell.read("book.txt") == tiny_text());
@@ -174,8 +174,8 @@ TEST_CASE("tril train: a configuration comes from a file, a run, and flags on to
   CHECK(info.at("config").at("steps") == 2);
   CHECK(info.at("config").at("dropout") == 0.2);
   CHECK(shell.run("tril train book.txt --config r --out again").code == 0);
-  CHECK(shell.read("again/config.json") == shell.read("r/config.json"));
-  CHECK(shell.read("again/last.safetensors") == shell.read("r/last.safetensors"));
+  CHECK((shell.read("again/config.json") == shell.read("r/config.json")));
+  CHECK((shell.read("again/last.safetensors") == shell.read("r/last.safetensors")));
   shell.put("bad.json", R"({"layrs": 2})");
   check_usage_error(shell.run("tril train book.txt --config bad.json"),
                     "bad.json: expected the names of fields, got layrs; did you mean layers?");
@@ -270,10 +270,10 @@ TEST_CASE("tril train: closed streams are not mistaken for its files") {
   REQUIRE(shell.train("--steps 2 --out open").code == 0);
   const Outcome closed = shell.train("--steps 2 --out closed >&- 2>&- <&-");
   CHECK(closed.code == 1);  // the last line could not be written
-  CHECK(shell.read("closed/last.safetensors") == shell.read("open/last.safetensors"));
+  CHECK((shell.read("closed/last.safetensors") == shell.read("open/last.safetensors")));
   CHECK(shell.run("tril eval closed").code == 0);
   CHECK(shell.train("--steps 2 --out full > /dev/full").code == 1);
-  CHECK(shell.read("full/last.safetensors") == shell.read("open/last.safetensors"));
+  CHECK((shell.read("full/last.safetensors") == shell.read("open/last.safetensors")));
 }
 
 TEST_CASE("tril train: numbers do not pass through the locale") {
@@ -287,8 +287,8 @@ TEST_CASE("tril train: numbers do not pass through the locale") {
   const std::string name = locales.substr(at, locales.find('\n', at) - at);
   REQUIRE(shell.train("--steps 2 --out plain").code == 0);
   REQUIRE(shell.run("export LC_ALL=" + name + "; tril train book.txt --steps 2 --out german" + kTiny).code == 0);
-  CHECK(shell.read("german/config.json") == shell.read("plain/config.json"));
-  CHECK(shell.read("german/last.safetensors") == shell.read("plain/last.safetensors"));
+  CHECK((shell.read("german/config.json") == shell.read("plain/config.json")));
+  CHECK((shell.read("german/last.safetensors") == shell.read("plain/last.safetensors")));
 }
 
 }  // namespace tril::test

@@ -1,0 +1,126 @@
+#include "train/run.h"
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+
+#include "support/catch.h"
+#include "train/temp_folder.h"
+#include "train/tiny_model.h"
+
+namespace tril::test {
+namespace {
+
+TrainConfig run_config() {
+  TrainConfig config = tiny_config();
+  config.dropout = 0.2;
+  config.accumulate = 2;
+  config.steps = 5;
+  config.eval_every = 2;
+  config.sample_length = 4;
+  return config;
+}
+
+// Trains in the folder, from its beginning or from where it stands, until `stopped` says so.
+bool train_in(const std::string& path, const std::function<bool()>& stopped, const TrainConfig& config = run_config()) {
+  const bool fresh = !std::filesystem::exists(path + "/last.safetensors");
+  const RunFolder folder(path, fresh ? RunFolder::For::fresh : RunFolder::For::resume);
+  const Tokenizer tokenizer = Tokenizer::characters_of(tiny_text(), "tiny.txt");
+  Model model = fresh ? make_model(config, tokenizer) : load_checkpoint(path);
+  const Dataset data(text_of(tiny_text()), model.tokenizer, config.val_fraction, config.context);
+  Context context({.threads = 1, .seed = static_cast<uint64_t>(config.seed)});
+  Log log(true);
+  Run run({context, model, data, folder, log}, {.best_possible = {}, .stopped = stopped});
+  if (fresh) run.begin();
+  if (!fresh) run.resume();
+  return run.train();
+}
+
+void check_same_run(const TempFolder& a, const TempFolder& b, int64_t steps) {
+  for (const std::string& name : {std::string(kModelFile), std::string(kLastFile), optimizer_file(steps)}) {
+    INFO(name);
+    CHECK((contents_of(a / name) == contents_of(b / name)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("run: stopped at whatever moment it looks, and resumed, it ends with the same files") {
+  const TempFolder straight;
+  int64_t looks = 0;
+  REQUIRE(train_in(straight.path(), [&] {
+    ++looks;
+    return false;
+  }));
+  REQUIRE(looks > 20);  // between micro-batches, in evaluations, in samples
+  for (int64_t moment = 1; moment <= looks; ++moment) {
+    INFO("stopped at look " << moment << " of " << looks);
+    const TempFolder folder;
+    int64_t left = moment;
+    const auto stop = [&] { return --left <= 0; };
+    const bool done = train_in(folder.path(), stop);
+    if (!done) CHECK(train_in(folder.path(), never));
+    check_same_run(straight, folder, run_config().steps);
+  }
+}
+
+TEST_CASE("run: an evaluation that was cut short is made up for on resuming") {
+  const TempFolder folder;
+  TrainConfig config = run_config();
+  config.sample_length = 0;
+  int64_t looks = 0;
+  // Two steps of two micro-batches are four looks; the fifth is in the evaluation.
+  CHECK_FALSE(train_in(
+      folder.path(), [&] { return ++looks >= 5; }, config));
+  const ModelState stopped = load_checkpoint(folder.path()).state;
+  CHECK(stopped.step == 2);
+  CHECK(std::isnan(stopped.loss));
+  CHECK_FALSE(std::filesystem::exists(folder / kModelFile));
+  looks = 0;
+  CHECK_FALSE(train_in(folder.path(), [&] { return ++looks >= 2; }));  // the evaluation, and then no step
+  const ModelState resumed = load_model(folder / kModelFile).state;
+  CHECK(resumed.step == 2);
+  CHECK(resumed.loss > 0);
+}
+
+TEST_CASE("run: the best model stays when later ones are worse") {
+  const TempFolder folder;
+  TrainConfig config = run_config();
+  config.steps = 6;
+  config.lr = 3.0;  // so that it gets worse
+  config.min_lr = 3.0;
+  config.warmup = 5;
+  REQUIRE(train_in(folder.path(), never, config));
+  const ModelState best = load_model(folder.path()).state, last = load_checkpoint(folder.path()).state;
+  CHECK(best.step < last.step);
+  CHECK(best.loss < last.loss);
+  CHECK(last.best_loss == best.loss);
+  CHECK(last.best_step == best.step);
+}
+
+TEST_CASE("run: a best model that is younger than the checkpoint is not forgotten") {
+  const TempFolder folder, later;
+  REQUIRE(train_in(later.path(), never));
+  int64_t looks = 0;
+  CHECK_FALSE(train_in(folder.path(), [&] { return ++looks >= 2; }));
+  // As the folder is when the process ends after storing the best model and before the checkpoint.
+  std::filesystem::copy(later / kModelFile, folder / kModelFile);
+  const std::string before = contents_of(folder / kModelFile);
+  CHECK(train_in(folder.path(), never));
+  CHECK((contents_of(folder / kModelFile) == before));
+  CHECK(load_checkpoint(folder.path()).state.best_loss == load_model(folder.path()).state.loss);
+}
+
+TEST_CASE("run: without a validation part the newest model is the one to sample from, also when stopped") {
+  const TempFolder folder;
+  TrainConfig config = run_config();
+  config.val_fraction = 0;
+  int64_t looks = 0;
+  CHECK_FALSE(train_in(
+      folder.path(), [&] { return ++looks >= 4; }, config));
+  CHECK(load_model(folder / kModelFile).state.step == 1);
+  CHECK(train_in(folder.path(), never, config));
+  CHECK(load_model(folder / kModelFile).state.step == 5);
+}
+
+}  // namespace tril::test
