@@ -46,12 +46,28 @@ void fill_without_product(const MatmulShape& shape, T* c, const T* bias) {
       }
 }
 
+// With an extent of 1 a stride means nothing, and oneDNN 3.7's matmul takes some such operands for what they are not;
+// its sgemm is told which side is transposed.
+void multiply_thin(const MatmulShape& shape, const float* a, const float* b, float* c, const float* bias) {
+  for (int64_t i = 0; i < shape.batch; ++i) {
+    float* const out = c + i * shape.stride_c;
+    for (int64_t row = 0; row < shape.m; ++row)
+      for (int64_t j = 0; j < shape.n; ++j) {
+        float& value = out[row * shape.ldc + j];
+        value = (shape.accumulate ? value : 0.0f) + (bias != nullptr ? bias[j] : 0.0f);
+      }
+    onednn_sgemm(shape.transpose_a, shape.transpose_b, shape.m, shape.n, shape.k, 1.0f, a + i * shape.stride_a,
+                 shape.lda, b + i * shape.stride_b, shape.ldb, 1.0f, out, shape.ldc);
+  }
+}
+
 }  // namespace
 
 void matmul(Context& context, const MatmulShape& shape, const float* a, const float* b, float* c, const float* bias) {
   if (shape.m == 0 || shape.n == 0 || shape.batch == 0) return;
   if (shape.k == 0) return fill_without_product(shape, c, bias);
   use_threads(context.threads());
+  if (shape.m == 1 || shape.n == 1 || shape.k == 1) return multiply_thin(shape, a, b, c, bias);
   context.matmuls().run(shape, a, b, c, bias);
 }
 
