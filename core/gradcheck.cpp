@@ -27,7 +27,8 @@ void Checker::add(Check check, Verdict verdict, int input, const std::string& di
     where = cat("  input=", input, subject_.of_parameters() ? cat(" ", of.name) : "", " ", of.shape);
   }
   std::string report = cat(verdict == Verdict::failed ? "FAIL" : "INCONCLUSIVE", " gradcheck  ", result_.name, "  \"",
-                           result_.label, "\"", where, "  check=", name_of(check), "  seed=", options_.seed, "\n");
+                           result_.label, "\"", where, "  dtype=", check == Check::f32 ? "f32" : "f64",
+                           "  check=", name_of(check), "  seed=", options_.seed, "\n");
   report += details.empty() ? cat("  ", diagnosis, "\n") : details;
   if (!options_.command.empty() && details.find("reproduce:") == std::string::npos)
     report += cat("  reproduce: ", options_.command, " --seed ", options_.seed, "\n");
@@ -163,6 +164,9 @@ GradcheckResult Checker::run() {
     if (subject_.varied(i) && !plain_.reached[i])
       fail(Check::reached, static_cast<int>(i), "backward gives it no gradient: the path to it is cut");
   attempt([&] { check_derivatives(); });
+  // A wrong derivative explains most of what else is wrong: it is told first.
+  std::stable_partition(result_.findings.begin(), result_.findings.end(),
+                        [](const Finding& finding) { return finding.check == Check::gradient; });
   return result_;
 }
 

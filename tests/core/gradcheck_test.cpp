@@ -234,8 +234,8 @@ TEST_CASE("gradcheck: tells where the wrong elements lie") {
 TEST_CASE("gradcheck: a failure's report holds all that is needed to look further") {
   const std::string report = check(sample_of(mutant<"exp", double_it>(), {{2, 4}})).report();
   for (const char* part :
-       {"FAIL gradcheck  mutant", "input=0 (2, 4)", "check=gradient", "seed=7", "8 of 8 elements wrong", "analytic",
-        "(step +", "Richardson", "±", "ratio      +2.000000e+00", "one-sided", "no kink here", "worst 5:",
+       {"FAIL gradcheck  mutant", "input=0 (2, 4)", "dtype=f64", "check=gradient", "seed=7", "8 of 8 elements wrong",
+        "analytic", "(step +", "Richardson", "±", "ratio      +2.000000e+00", "one-sided", "no kink here", "worst 5:",
         "backward twice: identical", "inputs kept: yes", "reproduce: tril gradcheck mutant --sample 0 --input 0"})
     CHECK_THAT(report, contains(part));
 }
