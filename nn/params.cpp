@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kLine = 64;  // bytes
 
 template <class T>
-void fill(T* values, const ParamInfo& param, uint64_t seed) {
+void fill_initial(T* values, const ParamInfo& param, uint64_t seed) {
   const RandomKey key{.seed = seed, .step = 0, .stream = stream_of(param.name.data(), param.name.size())};
   for (int64_t i = 0; i < param.value.count(); ++i) {
     const double noise =
@@ -41,13 +41,14 @@ const ParamInfo& ParamStore::add(const std::string& name, const Shape& shape, co
   return params_.emplace_back(std::move(param));
 }
 
-void ParamStore::freeze() {
+void ParamStore::freeze(Fill fill) {
   TRIL_CHECK(!frozen(), "parameters", "freeze() once", "a store that is frozen");
   values_ = std::make_unique<MemoryBlock>(std::max(elements_, int64_t{1}) * size_of(dtype_));
   std::memset(values_->data(), 0, static_cast<size_t>(values_->bytes()));
   for (ParamInfo& param : params_) {
     param.value.data = values_->data() + offset(param) * size_of(dtype_);
-    dispatch("parameters", dtype_, [&](auto type) { fill(param.value.ptr<decltype(type)>(), param, seed_); });
+    if (fill == Fill::zero) continue;
+    dispatch("parameters", dtype_, [&](auto type) { fill_initial(param.value.ptr<decltype(type)>(), param, seed_); });
   }
 }
 

@@ -48,7 +48,9 @@ class ParamStore {
 
   // Throws if the name is taken or the store is frozen.
   const ParamInfo& add(const std::string& name, const Shape& shape, const Init& init);
-  void freeze();
+  // Lays the values out and fills them; or leaves them 0, where others are loaded over them.
+  enum class Fill : uint8_t { initial, zero };
+  void freeze(Fill fill = Fill::initial);
 
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] bool frozen() const { return values_ != nullptr; }

@@ -153,6 +153,20 @@ void check_head(const Safetensors& file, const ParamStore& params) {
   TRIL_CHECK(equal, file.where, cat(kHead, " to equal ", kHeadIs, ", which it is tied to"), "another");
 }
 
+Model lay_out(const TrainConfig& training, const Tokenizer& tokenizer, ParamStore::Fill fill) {
+  Model model{.training = training,
+              .config = model_config(training, tokenizer.size()),
+              .tokenizer = tokenizer,
+              .state = {},
+              .params = std::make_unique<ParamStore>(DType::f32, static_cast<uint64_t>(training.seed)),
+              .gpt = nullptr,
+              .where = {},
+              .warnings = {}};
+  model.gpt = std::make_unique<Gpt>(*model.params, model.config);
+  model.params->freeze(fill);
+  return model;
+}
+
 void load_weights(const Safetensors& file, Model& model) {
   int64_t bad = 0;
   std::string first;
@@ -171,17 +185,7 @@ void load_weights(const Safetensors& file, Model& model) {
 }  // namespace
 
 Model make_model(const TrainConfig& training, const Tokenizer& tokenizer) {
-  Model model{.training = training,
-              .config = model_config(training, tokenizer.size()),
-              .tokenizer = tokenizer,
-              .state = {},
-              .params = std::make_unique<ParamStore>(DType::f32, static_cast<uint64_t>(training.seed)),
-              .gpt = nullptr,
-              .where = {},
-              .warnings = {}};
-  model.gpt = std::make_unique<Gpt>(*model.params, model.config);
-  model.params->freeze();
-  return model;
+  return lay_out(training, tokenizer, ParamStore::Fill::initial);
 }
 
 std::string model_path(const std::string& path) {
@@ -205,7 +209,7 @@ Model load_model(const std::string& path) {
     const Gpt shape(expected, model_config(training, tokenizer.size()));
     check_tensors(file, expected);
   }
-  Model model = make_model(training, tokenizer);
+  Model model = lay_out(training, tokenizer, ParamStore::Fill::zero);
   model.where = file.where;
   load_weights(file, model);
   if (file.metadata.contains(kStateKey)) model.state = state_from_json(file.metadata.at(kStateKey), file.where);
