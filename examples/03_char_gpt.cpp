@@ -106,7 +106,7 @@ void run(const Arguments& arguments) {
   double recent = 0.0;
   int64_t count = 0;
   for (int64_t step = 0; step < arguments.steps; ++step) {
-    data.batch(kSeed, step, 0, kBatch, kContext, inputs.data(), targets.data());
+    data.batch(kSeed, step * kBatch, kBatch, kContext, inputs.data(), targets.data());
     context.set_step(step);
     gradients.reset();
     const Tensor loss = model.loss(tape.view({kBatch, kContext}, tril::DType::i32, inputs.data()),

@@ -28,7 +28,7 @@ struct TrainConfig {
   double lr = 1e-3, min_lr = 1e-4;
   int64_t warmup = 100;
   double beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1, clip = 1.0;
-  int64_t seed = 1, threads = 0;
+  int64_t seed = 1337, threads = 0;  // nanoGPT's seed
 
   int64_t eval_every = 250, eval_tokens = 0, sample_length = 120, log_every = 10;
 

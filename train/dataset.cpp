@@ -1,7 +1,6 @@
 #include "train/dataset.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/check.h"
@@ -28,13 +27,15 @@ std::vector<Id> encode(std::string_view text, const Tokenizer& tokenizer, std::s
   return ids;
 }
 
-// Uniform below `bound`; 64 random bits keep it so for any text.
-int64_t random_below(int64_t bound, uint64_t seed, int64_t step, int64_t sample) {
-  const RandomKey key{seed, static_cast<uint32_t>(step), kBatchStream};
-  const auto words = random_words(key, static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32));
-  const uint64_t bits = uint64_t{words[0]} << 32 | words[1];
+// Where sample number `sample` of a run begins. The multiples of the golden ratio spread evenly at every length (the
+// three-distance theorem: Swierczkowski 1958), so all of a text is seen equally often, which independent draws leave to
+// chance: after as many tokens as the text has they have missed a third of it.
+int64_t begin_of(int64_t sample, uint64_t seed, int64_t bound) {
+  const auto words = random_words({.seed = seed, .step = 0, .stream = kBatchStream}, 0, 0);
+  constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15u;  // its fraction, in 64 bits
+  const uint64_t place = (uint64_t{words[0]} << 32 | words[1]) + static_cast<uint64_t>(sample) * kGoldenRatio;
   __extension__ using Wide = unsigned __int128;
-  return static_cast<int64_t>(static_cast<Wide>(bits) * static_cast<uint64_t>(bound) >> 64);
+  return static_cast<int64_t>(static_cast<Wide>(place) * static_cast<uint64_t>(bound) >> 64);
 }
 
 }  // namespace
@@ -121,12 +122,11 @@ Dataset::Dataset(Text text, const Tokenizer& tokenizer, double val_fraction, int
              cat(val_size(), whole), "give more text, a larger val-fraction, or 0 for none");
 }
 
-void Dataset::batch(uint64_t seed, int64_t step, int64_t first_sample, int64_t rows, int64_t context, int32_t* inputs,
+void Dataset::batch(uint64_t seed, int64_t first_sample, int64_t rows, int64_t context, int32_t* inputs,
                     int32_t* targets) const {
   TRIL_CHECK(context > 0 && context < train_size_, "batch", cat("a context from 1 to ", train_size_ - 1), cat(context));
-  TRIL_CHECK(step >= 0 && step <= std::numeric_limits<uint32_t>::max(), "batch", "a step that 32 bits hold", cat(step));
   for (int64_t row = 0; row < rows; ++row, inputs += context, targets += context) {
-    const int64_t begin = random_below(train_size_ - context, seed, step, first_sample + row);
+    const int64_t begin = begin_of(first_sample + row, seed, train_size_ - context);
     tokens_.copy(begin, context, inputs);
     tokens_.copy(begin + 1, context, targets);
   }

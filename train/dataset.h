@@ -68,9 +68,9 @@ class Dataset {
   [[nodiscard]] int64_t text_bytes() const { return text_bytes_; }
   [[nodiscard]] uint32_t text_crc32() const { return text_crc32_; }
 
-  // Rows x context inputs, and as targets the tokens one further on. Sample i of a step begins at a place that depends
-  // on (seed, step, first_sample + i) alone, however the batch is cut.
-  void batch(uint64_t seed, int64_t step, int64_t first_sample, int64_t rows, int64_t context, int32_t* inputs,
+  // Rows x context inputs, and as targets the tokens one further on. Row i is the run's sample number first_sample + i,
+  // which begins at a place that depends on (seed, its number) alone, however the samples are cut into batches.
+  void batch(uint64_t seed, int64_t first_sample, int64_t rows, int64_t context, int32_t* inputs,
              int32_t* targets) const;
 
   // The validation part's windows; there must be one. They view this dataset.

@@ -1,10 +1,13 @@
 #include "train/threads.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <system_error>
@@ -92,6 +95,14 @@ int processors() {
 int default_threads() {
   const int available = available_threads();
   return std::min(available, cgroup_processors().value_or(available));
+}
+
+void limit_spinning(char* const* argv) {
+  constexpr const char *kName = "GOMP_SPINCOUNT", *kSpins = "1000";
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv(kName) != nullptr) return;
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (!failed && ::setenv(kName, kSpins, 1) == 0) ::execv(program.c_str(), argv);
 }
 
 }  // namespace tril

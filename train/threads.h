@@ -16,4 +16,10 @@ namespace tril {
 // The processors this process may run on.
 [[nodiscard]] int processors();
 
+// Lets threads that wait for each other give their processor away after some fifty microseconds, unless the environment
+// says how long. OpenMP's runtime spins for milliseconds otherwise, and one busy neighbour on the machine then makes a
+// training step thirty times slower. The runtime reads its environment before main, so this starts the program anew,
+// once; where that cannot be done nothing happens. For the start of main.
+void limit_spinning(char* const* argv);
+
 }  // namespace tril

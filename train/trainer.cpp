@@ -41,8 +41,8 @@ double Trainer::micro_batch(int64_t index) {
   const auto& [batch, parts, length] =
       std::tie(model_.training.batch, model_.training.accumulate, model_.training.context);
   const int64_t first = index * batch;
-  data_.batch(static_cast<uint64_t>(model_.training.seed), steps_done(), first, batch, length, inputs_.data(),
-              targets_.data());
+  data_.batch(static_cast<uint64_t>(model_.training.seed), steps_done() * parts * batch + first, batch, length,
+              inputs_.data(), targets_.data());
   context_.set_step(steps_done(), first);
   const Tensor loss = model_.gpt->loss(tape_.view({batch, length}, DType::i32, inputs_.data()),
                                        tape_.view({batch, length}, DType::i32, targets_.data()));

@@ -291,4 +291,20 @@ TEST_CASE("tril train: numbers do not pass through the locale") {
   CHECK((shell.read("german/last.safetensors") == shell.read("plain/last.safetensors")));
 }
 
+TEST_CASE("program: threads that wait give their processor away, unless the environment says how long to spin") {
+  const Shell shell;
+  // The program waits for its text meanwhile.
+  const auto spins_with = [&](const std::string& environment) {
+    return shell
+        .run("rm -f text; mkfifo text\nenv -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT " + environment +
+             " \"$TRIL\" train - <text >/dev/null 2>&1 &\nexec 3>text\n"
+             "for i in 1 2 3 4 5 6 7 8 9 10; do\n  tr '\\0' '\\n' </proc/$!/environ | grep ^GOMP_SPINCOUNT && break\n"
+             "  sleep 0.1\ndone\nkill $!")
+        .out;
+  };
+  CHECK(spins_with("") == "GOMP_SPINCOUNT=1000\n");
+  CHECK(spins_with("OMP_WAIT_POLICY=active").empty());
+  CHECK(spins_with("GOMP_SPINCOUNT=7") == "GOMP_SPINCOUNT=7\n");
+}
+
 }  // namespace tril::test

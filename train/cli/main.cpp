@@ -12,6 +12,7 @@
 #include "train/files.h"
 #include "train/log.h"
 #include "train/signals.h"
+#include "train/threads.h"
 #include "train/usage.h"
 #include "train/utf8.h"
 
@@ -83,5 +84,6 @@ int run_and_report(int argc, const char* const* argv) {
 int main(int argc, char** argv) {
   tril::occupy_standard_descriptors();
   tril::ignore_write_signals();
+  tril::limit_spinning(argv);
   return tril::cli::run_and_report(argc, argv);
 }
