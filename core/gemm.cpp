@@ -4,6 +4,7 @@
 
 #include "core/kernels/clones.h"
 #include "core/parallel.h"
+#include "core/split_gemm.h"
 
 namespace tril {
 namespace {
@@ -68,7 +69,7 @@ void matmul(Context& context, const MatmulShape& shape, const float* a, const fl
   if (shape.k == 0) return fill_without_product(shape, c, bias);
   use_threads(context.threads());
   if (shape.m == 1 || shape.n == 1 || shape.k == 1) return multiply_thin(shape, a, b, c, bias);
-  context.matmuls().run(shape, a, b, c, bias);
+  split_gemm_pays(shape) ? split_gemm(context, shape, a, b, c, bias) : context.matmuls().run(shape, a, b, c, bias);
 }
 
 void matmul(Context& context, const MatmulShape& shape, const double* a, const double* b, double* c,

@@ -133,6 +133,8 @@ std::string onednn_version() {
   return cat(version->major, ".", version->minor, ".", version->patch);
 }
 
+bool onednn_uses_amx() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx; }
+
 std::string cpu_isa() {
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::sse41: return "SSE4.1";

@@ -36,12 +36,13 @@ class MatmulCache {
   std::unique_ptr<Engine> engine_;
 };
 
-// One product on the calling thread alone, inside a parallel region: C (m, n) = alpha · A · B + beta · C, row-major.
+// One product on the calling thread alone, inside a parallel region: C (m, n) = alpha · A · B + beta · C,
 // row-major.
 void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
                   int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
 
 [[nodiscard]] std::string onednn_version();  // "3.7.2"
 [[nodiscard]] std::string cpu_isa();         // the instruction set oneDNN uses here
+[[nodiscard]] bool onednn_uses_amx();
 
 }  // namespace tril

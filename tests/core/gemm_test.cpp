@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/split_gemm.h"
 #include "core/tile.h"
 #include "support/catch.h"
 #include "support/tensors.h"
@@ -167,6 +168,84 @@ TEST_CASE("gemm: f64 gives the same bits at any number of threads") {
       CHECK(same_bits(c, first));
     }
   }
+}
+
+namespace {
+
+bool skips_split_gemm() {
+  if (!split_gemm_works()) WARN("no AMX here: not checked");
+  return !split_gemm_works();
+}
+
+std::vector<float> split_product(int threads, const MatmulShape& shape, const Operands<float>& in) {
+  Context context({.threads = threads});
+  std::vector<float> c = in.c;
+  split_gemm(context, shape, in.a.data(), in.b.data(), c.data(), shape.bias ? in.bias.data() : nullptr);
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("gemm: in bfloat16 tiles it is as exact as in f32, at sizes around the tiles") {
+  if (skips_split_gemm()) return;
+  int turn = 0;
+  for (const int64_t m : {1, 15, 16, 17, 31, 32, 33, 65, 300})
+    for (const int64_t n : {1, 15, 16, 17, 31, 32, 33, 65})
+      for (const int64_t k : {1, 16, 31, 32, 33, 64, 530}) {
+        const MatmulShape shape = shape_of(m, n, k, turn % 16, {.a = turn % 3, .b = turn % 4, .c = turn % 5});
+        const Operands<float> in(shape);
+        require_product(shape, in, split_product(1 + turn % 2, shape, in), 1e-6);
+        turn += 5;
+      }
+}
+
+TEST_CASE("gemm: in bfloat16 tiles, a long inner axis, a B of many parts, and batches") {
+  if (skips_split_gemm()) return;
+  for (int flags = 0; flags < 16; ++flags) {
+    MatmulShape shape = shape_of(33, 700, 1100, flags, {});
+    Operands<float> in(shape);
+    require_product(shape, in, split_product(2, shape, in), 1e-6);
+    shape = shape_of(40, 50, 60, flags, {});
+    shape.batch = 2;
+    shape.stride_a = 40 * 60;
+    shape.stride_b = 60 * 50;
+    shape.stride_c = 40 * 50;
+    in = Operands<float>(shape);
+    require_product(shape, in, split_product(2, shape, in), 1e-6);
+  }
+}
+
+TEST_CASE("gemm: in bfloat16 tiles the same bits come out at any number of threads") {
+  if (skips_split_gemm()) return;
+  for (int flags = 0; flags < 16; ++flags) {
+    const MatmulShape shape = shape_of(330, 65, 1060, flags, {});
+    const Operands<float> in(shape);
+    const std::vector<float> one = split_product(1, shape, in);
+    CHECK(same_bits(split_product(2, shape, in), one));
+    CHECK(same_bits(split_product(3, shape, in), one));
+  }
+}
+
+TEST_CASE("gemm: in bfloat16 tiles, what bfloat16 cannot hold comes out as in f32") {
+  if (skips_split_gemm()) return;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kMost = std::numeric_limits<float>::max();
+  const MatmulShape shape = shape_of(70, 40, 90, 0, {});
+  for (const bool in_a : {true, false})
+    for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), kMost, -kMost}) {
+      Operands<float> in(shape);
+      for (float& x : in_a ? in.b : in.a) x = std::fabs(x) * 0.01f;  // so that no sum goes beyond what is tested
+      (in_a ? in.a : in.b)[1234] = value;
+      const std::vector<float> c = split_product(2, shape, in);
+      Context context({.threads = 1});
+      std::vector<float> expected = in.c;
+      context.matmuls().run(shape, in.a.data(), in.b.data(), expected.data(), nullptr);
+      INFO(cat(value, in_a ? " in a" : " in b"));
+      for (size_t i = 0; i < c.size(); ++i) {
+        REQUIRE(std::isnan(c[i]) == std::isnan(expected[i]));
+        if (std::isinf(expected[i])) REQUIRE(c[i] == expected[i]);
+        if (std::isfinite(expected[i])) REQUIRE(c[i] == Approx(expected[i]).epsilon(1e-4).margin(1e-4));
+      }
+    }
 }
 
 namespace {
