@@ -9,6 +9,7 @@ namespace tril {
 Context::Context(const ContextOptions& options)
     : threads_(options.threads == 0 ? available_threads() : options.threads), seed_(options.seed) {
   TRIL_CHECK(threads_ >= 1 && threads_ <= 1024, "threads", "1 to 1024", cat(threads_));
+  threads_ = granted_threads(threads_);
   use_threads(threads_);
   scratch_.resize(static_cast<size_t>(threads_));
   matmuls_ = std::make_unique<MatmulCache>();

@@ -14,7 +14,7 @@ namespace tril {
 class MatmulCache;  // core/onednn.h
 
 struct ContextOptions {
-  int threads = 0;    // 0: as many as this process may run on
+  int threads = 0;    // 0: as many as this process may run on; fewer where the system grants fewer
   uint64_t seed = 1;  // of dropout
 };
 

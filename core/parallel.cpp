@@ -3,6 +3,11 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>
@@ -17,6 +22,23 @@ void flush_denormals() {
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
   _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
 #endif
+}
+
+// The OpenMP runtime ends the process where the system refuses it a thread, so this asks first.
+int startable_threads(int asked) {
+  std::atomic<bool> over = false;
+  std::vector<std::thread> others;
+  try {
+    while (static_cast<int>(others.size()) + 1 < asked) others.emplace_back([&] { over.wait(false); });
+  } catch (const std::system_error&) {  // as many as there are
+  } catch (const std::bad_alloc&) {}
+  int started = static_cast<int>(others.size()) + 1;
+  // Near the limit the rest of the program would be refused what it needs.
+  if (started < asked) started = std::clamp(started / 2, 1, omp_get_num_procs());
+  over = true;
+  over.notify_all();
+  for (std::thread& other : others) other.join();
+  return started;
 }
 
 }  // namespace
@@ -51,9 +73,21 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
   }
 }
 
+int granted_threads(int asked) {
+  const int possible = startable_threads(std::min(asked, omp_get_thread_limit()));
+  use_threads(possible);
+  int granted = 1;
+#pragma omp parallel num_threads(possible)
+#pragma omp single
+  granted = omp_get_num_threads();
+  return granted;
+}
+
 int available_threads() { return std::max(1, std::min(omp_get_max_threads(), omp_get_num_procs())); }
 
 void use_threads(int threads) {
+  omp_set_dynamic(0);
+  if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
   omp_set_num_threads(threads);
   flush_denormals();
 }

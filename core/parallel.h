@@ -39,7 +39,11 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
 // Threads worth starting: OMP_NUM_THREADS if set, else the processors this process may run on.
 [[nodiscard]] int available_threads();
 
-// Tells the OpenMP runtime, and so oneDNN, how many threads the calling thread may use.
+// How many threads, up to `asked`, the system and the OpenMP runtime really give. oneDNN takes its word for the number
+// that it is told and leaves the work of missing threads undone.
+[[nodiscard]] int granted_threads(int asked);
+
+// Tells the OpenMP runtime, and so oneDNN, how many threads the calling thread may use; no more than are granted.
 void use_threads(int threads);
 
 // Sums over rows are made in this many chunks of rows, whatever the number of threads.

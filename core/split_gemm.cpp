@@ -57,6 +57,8 @@ struct Block {
   int64_t from_bytes;  // between rows; 0: one row, the bias, for all
   float* to;
   int64_t to_bytes;
+  const float* next;  // the block of C that comes after
+  int64_t next_bytes;
 };
 
 #define TRIL_MULTIPLY                                   \
@@ -88,7 +90,14 @@ TRIL_TILES_INLINE void multiply_block(const uint16_t* a, int64_t panel_a, const 
     if constexpr (kRows == 2 && kColumns == 2) _tile_loadd(3, from + 16 * c.from_bytes + 64, c.from_bytes);
   }
   // Small products first, in an order that loads few tiles anew.
+  // Meanwhile the next block of C is brought near, a few rows with each step: all at once they would be in the way.
+  const auto* next = reinterpret_cast<const char*>(c.next);
+  const int64_t rows_a_step = (kRows * kSide + steps - 1) / steps;
   for (int64_t i = 0; i < steps; ++i, a += kStepSize, b += kStepSize) {
+    for (int64_t row = 0; row < rows_a_step; ++row, next += c.next_bytes) {
+      __builtin_prefetch(next, 1);
+      __builtin_prefetch(next + 64, 1);
+    }
     TRIL_LOAD_B(2);
     TRIL_LOAD_A(0);
     TRIL_MULTIPLY;
@@ -169,13 +178,16 @@ class SplitGemm {
   }
 
   [[nodiscard]] bool pack_a(const Part& part, uint16_t* a) const {
-    const int64_t panel_a = steps(part.inner) * kStepSize;
+    const int64_t all_steps = steps(part.inner), all_panels = panels(part.rows);
     bool fits = true;
-    for (int64_t at = 0; at < part.inner; at += kStep)
-      for (int64_t row = 0; row < part.rows; row += kSide)
-        fits &= pack_step<false>(a_at(part.row + row, part.k + at), s_.lda, !s_.transpose_a,
-                                 std::min(kSide, part.rows - row), std::min(kStep, part.inner - at),
-                                 a + row / kSide * panel_a + at / kStep * kStepSize);
+    for (int64_t i = 0; i < all_panels * all_steps; ++i) {
+      const int64_t panel = s_.transpose_a ? i % all_panels : i / all_steps,
+                    step = s_.transpose_a ? i / all_panels : i % all_steps;
+      const int64_t row = panel * kSide, at = step * kStep;
+      fits &=
+          pack_step<false>(a_at(part.row + row, part.k + at), s_.lda, !s_.transpose_a, std::min(kSide, part.rows - row),
+                           std::min(kStep, part.inner - at), a + (panel * all_steps + step) * kStepSize);
+    }
     return fits;
   }
 
@@ -200,33 +212,27 @@ class SplitGemm {
     for (int64_t column = 0; column < s_.n; column += kBlock)
       for (int64_t row = 0; row < part.rows; row += kBlock) {
         const bool last = row + kBlock >= part.rows;
-        fetch(part.row + (last ? 0 : row + kBlock), last ? column + kBlock : column);
+        const float* const next =
+            c_ + (part.row + (last ? 0 : row + kBlock)) * s_.ldc + (last ? column + kBlock : column);
         multiply_one(a + row / kSide * panel_a, panel_a, b + column / kSide * panel_b_, inner_steps, part.row + row,
-                     std::min(kBlock, part.rows - row), column, std::min(kBlock, s_.n - column), part.k == 0);
+                     std::min(kBlock, part.rows - row), column, std::min(kBlock, s_.n - column), part.k == 0, next);
       }
   }
 
-  // Has C's next block brought near while this one is computed.
-  void fetch(int64_t row, int64_t column) const {
-    for (int64_t i = row; i < std::min(row + kBlock, s_.m); ++i)
-      for (int64_t j = column; j < std::min(column + kBlock, s_.n); j += kSide)
-        __builtin_prefetch(c_ + i * s_.ldc + j, 1);
-  }
-
   TRIL_TILES void multiply_one(const uint16_t* a, int64_t panel_a, const uint16_t* b, int64_t inner_steps, int64_t row,
-                               int64_t rows, int64_t column, int64_t columns, bool first) const {
+                               int64_t rows, int64_t column, int64_t columns, bool first, const float* next) const {
     float* const c = c_ + row * s_.ldc + column;
     const bool adds = s_.accumulate || !first, biased = bias_ != nullptr && first;
     const bool tall = rows > kSide, wide = columns > kSide;
     alignas(64) float copy[kBlock * kBlock];
-    Block block{adds ? c : biased ? bias_ + column : nullptr, adds ? s_.ldc * 4 : 0, c, s_.ldc * 4};
+    Block block{adds ? c : biased ? bias_ + column : nullptr, adds ? s_.ldc * 4 : 0, c, s_.ldc * 4, next, s_.ldc * 4};
     const bool whole = rows % kSide == 0 && columns % kSide == 0;
     if (!whole || (adds && biased)) {
       for (int64_t i = 0; i < kBlock * kBlock; ++i) copy[i] = 0.0f;
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j)
           copy[i * kBlock + j] = (adds ? c[i * s_.ldc + j] : 0.0f) + (biased ? bias_[column + j] : 0.0f);
-      block = {copy, kBlock * 4, copy, kBlock * 4};
+      block = {copy, kBlock * 4, copy, kBlock * 4, next, s_.ldc * 4};
     }
     if (tall)
       wide ? multiply_block<2, 2>(a, panel_a, b, panel_b_, inner_steps, block)

@@ -98,9 +98,9 @@ nlohmann::ordered_json parse_object(std::string_view json, std::string_view wher
   nlohmann::ordered_json object;
   try {
     object = nlohmann::ordered_json::parse(json, refuse_repeated);
-  } catch (const nlohmann::json::exception& error) {
-    fail_usage(where, "a configuration in JSON", printable(error.what(), 160));
-  }
+  } catch (const nlohmann::json::parse_error& error) {
+    fail_usage(where, "a configuration in JSON", cat("something else at byte ", error.byte));
+  } catch (const nlohmann::json::exception&) { fail_usage(where, "a configuration in JSON", "numbers out of range"); }
   if (!object.is_object()) fail_usage(where, "a JSON object", object.type_name());
   return object;
 }
@@ -157,7 +157,8 @@ void check_config(const TrainConfig& config) {
   if (config.width % config.heads != 0)
     fail_usage("heads", cat("a number that divides the width ", config.width), cat(config.heads));
   if (config.min_lr > config.lr)
-    fail_usage("min-lr", cat("at most lr, ", config.lr), cat(config.min_lr), "give --min-lr, too");
+    fail_usage("min-lr", cat("at most lr, ", config.lr), cat(config.min_lr),
+               "give a smaller --min-lr or a larger --lr");
 }
 
 TrainConfig preset(std::string_view name) {
@@ -189,7 +190,11 @@ std::string config_to_json(const TrainConfig& config, bool one_line) {
 
 TrainConfig config_from_json(std::string_view json, std::string_view where, TrainConfig base, bool complete) {
   const nlohmann::ordered_json object = parse_object(json, where);
-  if (const auto named = object.find("preset"); named != object.end()) base = preset(text_of(*named, where));
+  if (const auto named = object.find("preset"); named != object.end()) {
+    try {
+      base = preset(text_of(*named, "preset"));
+    } catch (const UsageError& error) { throw UsageError(cat(where, ": ", error.what())); }
+  }
   for (const auto& [name, value] : object.items()) {
     if (name == "preset") continue;
     const Field& field = field_named(name, where);

@@ -35,15 +35,20 @@ Corpus find_corpus(const TextIdentity& identity, TokenKind tokens) {
   const auto is_input = [](const std::string& path) { return path == "-"; };
   TRIL_CHECK(std::none_of(identity.paths.begin(), identity.paths.end(), is_input), "text",
              "the text that the model was trained on", "standard input, which is over", "give the text again");
+  for (const std::string& path : identity.paths) {
+    std::error_code error;
+    TRIL_CHECK(std::filesystem::exists(path, error), printable(path), "the text that the model was trained on",
+               "none of that name", "give the text's new place behind the run");
+  }
   return load_corpus(identity.paths, tokens);
 }
 
 void expect_same_text(const TextIdentity& identity, const Dataset& data, const std::string& name) {
   TRIL_CHECK(data.text_bytes() == identity.bytes, name,
              cat("the text that the model was trained on, of ", identity.bytes, " bytes"),
-             cat(data.text_bytes(), " bytes"));
+             cat(data.text_bytes(), " bytes"), "give that text behind the run");
   TRIL_CHECK(data.text_crc32() == identity.crc32, name, "the text that the model was trained on",
-             "another of the same length");
+             "another of the same length", "give that text behind the run");
 }
 
 std::optional<double> best_possible_loss(const std::optional<BuiltinCorpus>& stories, const Dataset& data) {

@@ -88,14 +88,17 @@ int64_t physical_memory() {
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   const std::string where = printable(path_);
+  TRIL_CHECK(!path_.empty(), "file", "a name", "an empty one");
   TRIL_CHECK(path_.find('\0') == std::string::npos, where, "a path", "one with a NUL character");
   const auto check_kind = [&](const struct stat& status) {
-    TRIL_CHECK(S_ISREG(status.st_mode), where, "a regular file", kind(status.st_mode));
+    TRIL_CHECK(S_ISREG(status.st_mode), where, "a regular file", kind(status.st_mode),
+               S_ISFIFO(status.st_mode) ? "read a pipe as standard input" : "");
   };
   // Looked at before it is opened, since opening a pipe waits and opening a device may act; and again afterwards,
   // since the name may have changed hands in between.
   struct stat status {};
-  TRIL_CHECK(::stat(path_.c_str(), &status) == 0, where, "a file", reason(errno));
+  TRIL_CHECK(::stat(path_.c_str(), &status) == 0, where, "a file",
+             errno == ENOENT ? "none of that name" : reason(errno));
   check_kind(status);
   file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   TRIL_CHECK(file_.get() >= 0, where, "a file that can be read", reason(errno));

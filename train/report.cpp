@@ -131,10 +131,13 @@ void Report::sample(int64_t step, std::string_view text) {
   append_json_string(json, whole);
   event("sample", cat("\"step\":", step, ",\"text\":", json));
   std::string indented = "  | ";
-  for (const char c : whole) {
-    const bool control = (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == '\x7f';
-    indented += control ? '?' : c;
-    if (c == '\n') indented += "  | ";
+  for (size_t at = 0; at < whole.size();) {
+    const auto length = static_cast<size_t>(decode_utf8(whole, at).length);
+    const char first = whole[at];
+    const std::string character = whole.substr(at, length);
+    indented += first == '\n' || first == '\t' ? character : printable(character);  // nothing that steers a terminal
+    if (first == '\n') indented += "  | ";
+    at += length;
   }
   log_.note(indented);
 }

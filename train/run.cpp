@@ -43,13 +43,14 @@ void Run::store_config() {
   write_file_atomically(parts_.folder.file(kConfigFile), config_to_json(parts_.model.training));
 }
 
-void Run::resume() {
+void Run::resume(bool changed) {
   load_optimizer(parts_.folder.path(), parts_.model, trainer_.optimizer());
   saved_step_ = trainer_.steps_done();
   const std::string best = parts_.folder.file(kModelFile);
   if (parts_.data.val_size() > 0 && std::filesystem::exists(best)) recall_best(best);
   attempt("the configuration", [&] { store_config(); });
-  failure_.clear();  // of models, which is what counts at the run's end
+  failure_.clear();          // of models, which is what counts at the run's end
+  if (changed) save_last();  // so that what is changed stays so, whenever the run ends
   report_.event("resume", cat("\"step\":", saved_step_, ",\"threads\":", parts_.context.threads(),
                               ",\"config\":", config_to_json(parts_.model.training, true)));
 }
@@ -67,10 +68,15 @@ void Run::recall_best(const std::string& path) {
 
 // A save that fails costs a warning and leaves what was there before; the run's end tells whether the latest worked.
 void Run::attempt(const std::string& what, const std::function<void()>& save) {
+  std::error_code no_matter;
+  std::filesystem::create_directories(parts_.folder.path(), no_matter);  // someone may have removed it meanwhile
   try {
     save();
   } catch (const WriteError& error) {
     if (!error.committed()) failure_ = error.what();
+    parts_.log.warn(cat(what, " was not saved: ", error.what()));
+  } catch (const Error& error) {  // something else has taken the file's place
+    failure_ = error.what();
     parts_.log.warn(cat(what, " was not saved: ", error.what()));
   }
 }

@@ -29,9 +29,10 @@ class Run {
   };
   Run(const Parts& parts, Options options);
 
-  // Before the first step: of a new run, stores its beginning; of one to resume, restores the optimizer.
+  // Before the first step: of a new run, stores its beginning; of one to resume, restores the optimizer, and stores
+  // what flags have changed.
   void begin();
-  void resume();
+  void resume(bool changed);
 
   // True: all steps are done. False: stopped, and saved. Throws where the last save failed, or NonFiniteError.
   [[nodiscard]] bool train();

@@ -39,7 +39,8 @@ std::string first_content(const std::string& path) {
   std::error_code error;
   for (fs::directory_iterator at(path, error); !error && at != fs::directory_iterator(); at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name != ".lock" && !is_optimizer_file(name)) return name;
+    const bool empty_log = name == kLogFile && at->is_regular_file(error) && at->file_size(error) == 0;
+    if (name != ".lock" && !empty_log && !is_optimizer_file(name)) return name;
   }
   TRIL_CHECK(!error, printable(path), "a folder that can be read", error.message());
   return {};

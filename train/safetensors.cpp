@@ -25,8 +25,9 @@ constexpr int64_t kLengthBytes = 8;
 int64_t header_length(const std::byte (&bytes)[kLengthBytes], int64_t file_size, std::string_view where) {
   uint64_t length = 0;
   std::memcpy(&length, bytes, sizeof length);
-  TRIL_CHECK(length <= uint64_t{kMaxHeader}, where, cat("a safetensors header of at most ", kMaxHeader, " bytes"),
-             cat(length));
+  TRIL_CHECK(length <= uint64_t{kMaxHeader}, where,
+             cat("a safetensors file, with a header of at most ", kMaxHeader, " bytes"), cat(length),
+             "the file is of another kind, or damaged");
   TRIL_CHECK(static_cast<int64_t>(length) <= file_size - kLengthBytes, where,
              cat("a safetensors header of ", length, " bytes"), cat("a file of ", file_size),
              "the file is cut short, or is not a safetensors file");

@@ -32,7 +32,7 @@ void ignore_write_signals() {
 }
 
 void catch_stop_signals() {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before {};
     // A shell that put us in the background, or a parent, may have made us deaf to it, and meant it.
     const bool ignored = ::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "train/files.h"
+#include "train/run_folder.h"
 #include "train/utf8.h"
 
 namespace tril {
@@ -23,10 +24,16 @@ struct Source {
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
+// What a run leaves is no text: without this a run inside the folder that it trains on would change its own text.
+bool is_run(const fs::path& folder) {
+  std::error_code unreadable;
+  return fs::exists(folder / kLastFile, unreadable) || fs::exists(folder / kModelFile, unreadable);
+}
+
 void list_folder(const std::string& folder, std::vector<Source>& sources, Text& text) {
   std::error_code error;
   std::vector<std::string> found;
-  int64_t others = 0, hidden = 0;
+  int64_t others = 0, hidden = 0, runs = 0;
   fs::recursive_directory_iterator at(folder, error);
   std::string current = folder;
   for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
@@ -36,6 +43,9 @@ void list_folder(const std::string& folder, std::vector<Source>& sources, Text& 
     if (is_hidden(at->path())) {
       ++hidden;
       if (at->is_directory(unreadable)) at.disable_recursion_pending();
+    } else if (fs::is_directory(status) && is_run(at->path())) {
+      ++runs;
+      at.disable_recursion_pending();
     } else if (fs::is_regular_file(status)) {
       found.push_back(current);
     } else if (!fs::is_directory(status) || at->is_symlink(unreadable)) {
@@ -46,6 +56,7 @@ void list_folder(const std::string& folder, std::vector<Source>& sources, Text& 
   TRIL_CHECK(!found.empty(), printable(folder), "a folder with text files", "one with none",
              hidden > 0 ? "hidden files are left out" : "");
   if (hidden > 0) text.notes.push_back(cat(printable(folder), ": ", hidden, " hidden left out"));
+  if (runs > 0) text.notes.push_back(cat(printable(folder), ": ", runs, runs == 1 ? " run" : " runs", " left out"));
   if (others > 0) {
     text.notes.push_back(cat(printable(folder), ": ", others,
                              " left out that are no regular files (links to folders, "

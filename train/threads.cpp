@@ -102,6 +102,8 @@ void limit_spinning(char* const* argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv(kName) != nullptr) return;
   std::error_code failed;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const std::string name = program.filename().string();
+  if (name.starts_with("ld-") || name.starts_with("qemu")) return;  // started by hand, with the program as its argument
   if (!failed && ::setenv(kName, kSpins, 1) == 0) ::execv(program.c_str(), argv);
 }
 

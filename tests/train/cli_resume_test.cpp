@@ -53,7 +53,7 @@ TEST_CASE("tril train: a signal finishes the step, saves, says how to go on, and
   const TinyShell shell;
   const std::string flags = kDemanding + "--steps 3000 --eval-every 500";
   REQUIRE(shell.train(flags + " --out straight").code == 0);
-  for (const auto& [signal, code] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
+  for (const auto& [signal, code] : {std::pair{"INT", 130}, std::pair{"TERM", 143}, std::pair{"HUP", 129}}) {
     const std::string run = std::string("run-") + signal;
     const Outcome stopped =
         shell.run(kStartAndAwait + "start book.txt --out " + run + flags + "\nawait '\"step\":10,' " + run +
@@ -130,7 +130,8 @@ TEST_CASE("tril train: resuming wants the same text, wherever it lies now") {
   CHECK_THAT(error("longer.txt"), contains("longer.txt: expected the text that the model was trained on, of 600 bytes, "
                                            "got 601 bytes"));
   std::filesystem::rename(shell.folder() / "book.txt", shell.folder() / "moved.txt");
-  CHECK_THAT(error(""), contains("book.txt: expected a file, got No such file"));
+  CHECK_THAT(error(""),
+             contains("book.txt: expected the text that the model was trained on, got none of that name; give"));
   CHECK(shell.run("tril train --resume r --steps 3 moved.txt").code == 0);
   CHECK(shell.run("tril train --resume r --steps 4").code == 0);  // remembers where it was found
   REQUIRE(shell.run("tril train - < moved.txt" + kDemanding + "--steps 2 --out piped").code == 0);
@@ -138,6 +139,54 @@ TEST_CASE("tril train: resuming wants the same text, wherever it lies now") {
   CHECK(piped.code == 1);
   CHECK_THAT(piped.err, contains("got standard input, which is over; give the text again"));
   CHECK(shell.run("tril train - --resume piped --steps 3 < moved.txt").code == 0);
+}
+
+TEST_CASE("tril train: what flags change on resuming stays changed, also where the run was done or is killed") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 4 --out r").code == 0);
+  REQUIRE(shell.run("tril train --resume r --seed 7 --lr 0.02").code == 0);
+  const auto known = [&] { return nlohmann::json::parse(shell.run("tril info --json r/last.safetensors").out); };
+  CHECK(known().at("config").at("seed") == 7);
+  CHECK(known().at("config").at("lr") == 0.02);
+  CHECK_THAT(shell.read("r/config.json"), contains("\"seed\": 7,"));
+  (void)shell.run(kStartAndAwait + "start --resume r --steps 4000000 --eval-every 4000000\n" +
+                  "await '\"event\":\"resume\"' r/log.jsonl; await '4000000' r/log.jsonl; kill -9 $pid; wait $pid");
+  CHECK(known().at("config").at("steps") == 4000000);
+  const Outcome fewer = shell.run("tril train --resume r --steps 3");
+  CHECK(fewer.code == 2);
+  CHECK_THAT(fewer.err, contains("steps: expected at least 4, which are done, got 3"));
+}
+
+TEST_CASE("tril train: a run inside the folder that it trains on is no part of its text") {
+  const TinyShell shell;
+  REQUIRE(shell.run("mkdir notes && cp book.txt notes/a.txt && cd notes && tril train . --out r --steps 4" + kDemanding)
+              .code == 0);
+  CHECK(shell.run("cd notes && tril train --resume r --steps 6").code == 0);
+  CHECK(shell.run("tril eval notes/r").code == 0);
+  const Outcome again = shell.run("tril train notes --out other --steps 2" + kDemanding);
+  CHECK(again.code == 0);
+  CHECK_THAT(again.err, contains("notes: 1 run left out"));
+}
+
+TEST_CASE("tril train: what stands in a file's place costs a warning, and a removed folder comes back") {
+  const TinyShell shell;
+  const std::string flags = kDemanding + "--steps 6000 --eval-every 2000 --out ";
+  const Outcome blocked = shell.run(kStartAndAwait + "start book.txt " + flags +
+                                    "a\nawait '\"step\":10,' a/log.jsonl\n" + "mkdir a/model.safetensors; wait $pid");
+  CHECK(blocked.code == 1);
+  CHECK_THAT(blocked.err,
+             contains("the best model was not saved: a/model.safetensors: expected a place for a regular file"));
+  CHECK(shell.step("a/last.safetensors") == 6000);
+  const Outcome removed = shell.run(kStartAndAwait + "start book.txt " + flags +
+                                    "b\nawait '\"step\":10,' b/log.jsonl\n" + "rm -r b; wait $pid");
+  CHECK(removed.code == 0);
+  CHECK(shell.step("b/model.safetensors") > 0);
+}
+
+TEST_CASE("tril train: a beginning that could not be saved leaves a folder that can be used") {
+  const TinyShell shell;
+  REQUIRE(shell.run("ulimit -f 1; tril train book.txt --out r --steps 2" + kDemanding).code == 1);
+  CHECK(shell.train("--out r --steps 2").code == 0);
 }
 
 TEST_CASE("tril train: resuming what is no run fails in one line") {

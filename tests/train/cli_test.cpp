@@ -133,7 +133,7 @@ TEST_CASE("tril train: a text that cannot be trained on is refused before a fold
   shell.put("latin.txt", tiny_text(7047) + "\x92" + tiny_text());
   check_failure(shell.run("tril train latin.txt"), "latin.txt: expected UTF-8 text, got byte 0x92 at offset 7047");
   CHECK_THAT(shell.run("tril train latin.txt").err, contains("--tokens byte"));
-  check_failure(shell.run("tril train none.txt"), "none.txt: expected a file, got No such file");
+  check_failure(shell.run("tril train none.txt"), "none.txt: expected a file, got none of that name");
   check_failure(shell.train("--val-fraction 0.001"),
                 "book.txt: expected a validation part of at least 2 tokens, got 1");
   check_failure(shell.run("tril train book.txt --layers 4096 --width 65536 --heads 1"),
@@ -214,7 +214,8 @@ TEST_CASE("tril eval: loss, bits and characters, of the validation part or of an
   check_failure(shell.run("tril eval r"),
                 "book.txt: expected the text that the model was trained on, got another of the");
   std::filesystem::remove(shell.folder() / "book.txt");
-  check_failure(shell.run("tril eval r"), "book.txt: expected a file, got No such file");
+  check_failure(shell.run("tril eval r"),
+                "book.txt: expected the text that the model was trained on, got none of that name; give");
 }
 
 TEST_CASE("tril info: what is in a model, and what the program is") {
@@ -242,7 +243,7 @@ TEST_CASE("tril: a model that is missing, truncated or no model is refused in on
   REQUIRE(shell.train("--steps 1 --out r").code == 0);
   const std::string good = shell.read("r/model.safetensors");
   for (const std::string command : {"eval", "info", "sample"}) {
-    check_failure(shell.run("tril " + command + " none"), "none: expected a file, got No such file");
+    check_failure(shell.run("tril " + command + " none"), "none: expected a file, got none of that name");
     check_failure(shell.run("tril " + command + " book.txt"), "book.txt: expected");
     check_failure(shell.run("tril " + command + " /dev/zero"), "/dev/zero: expected a regular file");
     for (const size_t size : {size_t{0}, size_t{7}, size_t{100}, good.size() / 2, good.size() - 1}) {
@@ -289,6 +290,26 @@ TEST_CASE("tril train: numbers do not pass through the locale") {
   REQUIRE(shell.run("export LC_ALL=" + name + "; tril train book.txt --steps 2 --out german" + kTiny).code == 0);
   CHECK((shell.read("german/config.json") == shell.read("plain/config.json")));
   CHECK((shell.read("german/last.safetensors") == shell.read("plain/last.safetensors")));
+}
+
+TEST_CASE("tril: results do not depend on threads that the system does not grant") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 3 --out r").code == 0);
+  const std::string loss = shell.run("tril eval r --json").out;
+  for (const char* limit : {"OMP_THREAD_LIMIT=1", "OMP_DYNAMIC=true", "OMP_MAX_ACTIVE_LEVELS=0"}) {
+    INFO(limit);
+    CHECK(shell.run(std::string("export OMP_NUM_THREADS=2 ") + limit + "; tril eval r --threads 2 --json").out == loss);
+    CHECK(shell.run(std::string("export OMP_NUM_THREADS=2 ") + limit + "; tril gradcheck matmul").code == 0);
+  }
+  const Outcome scarce = shell.run("ulimit -v 2000000; tril train book.txt --out s --threads 1000 --steps 2" + kTiny);
+  CHECK(scarce.code == 0);
+  CHECK_THAT(scarce.err, contains("threads: 1000 asked for, but the system grants "));
+}
+
+TEST_CASE("tril: help on a command, and switches that contradict each other") {
+  const TinyShell shell;
+  CHECK(shell.run("tril help train").out == shell.run("tril train --help").out);
+  check_usage_error(shell.train("--bias --no-bias"), "bias: expected --bias or --no-bias, got both");
 }
 
 TEST_CASE("program: threads that wait give their processor away, unless the environment says how long to spin") {

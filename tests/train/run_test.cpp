@@ -32,7 +32,7 @@ bool train_in(const std::string& path, const std::function<bool()>& stopped, con
   Log log(true);
   Run run({context, model, data, folder, log}, {.best_possible = {}, .stopped = stopped});
   if (fresh) run.begin();
-  if (!fresh) run.resume();
+  if (!fresh) run.resume(false);
   return run.train();
 }
 

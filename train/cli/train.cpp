@@ -65,7 +65,11 @@ Flags train_flags() {
 
 // What the flags say about a field; nothing where they are silent.
 std::optional<std::string> given_text(const Flags& flags, const Field& field) {
-  if (flags.given(field.name)) return flags.text(field.name);
+  if (flags.given(field.name)) {
+    if (is_switch(field) && flags.given(cat("no-", field.name)))
+      fail_usage(field.name, cat("--", field.name, " or --no-", field.name), "both");
+    return flags.text(field.name);
+  }
   if (is_switch(field) && flags.on(cat("no-", field.name))) return "false";
   return std::nullopt;
 }
@@ -113,6 +117,12 @@ int choose_threads(const TrainConfig& config, Log& log) {
     log.warn(cat("threads: ", config.threads, " asked for, but this process may run on ", available,
                  " processors; training will be slow"));
   return static_cast<int>(config.threads);
+}
+
+void report_threads(int asked, Model& model, const Context& context, Log& log) {
+  if (context.threads() < asked)
+    log.warn(cat("threads: ", asked, " asked for, but the system grants ", context.threads()));
+  model.state.threads = context.threads();
 }
 
 void report_text(const Corpus& corpus, Log& log) {
@@ -173,7 +183,7 @@ int start(const Flags& flags, Log& log) {
   Context context({.threads = threads, .seed = static_cast<uint64_t>(config.seed)});
   Model model = make_model(config, tokenizer);
   model.state.text = {corpus.paths, data.text_bytes(), data.text_crc32()};
-  model.state.threads = threads;
+  report_threads(threads, model, context, log);
   model.state.isa = cpu_isa();
 
   const RunFolder folder(flags.given("out") ? flags.text("out") : make_run_folder(run_name(corpus.paths)),
@@ -189,8 +199,11 @@ int resume(const Flags& flags, Log& log) {
   const RunFolder folder(flags.text("resume"), RunFolder::For::resume);
   Model model = load_checkpoint(folder.path());
   for (const std::string& line : model.warnings) log.warn(line);
+  const TrainConfig before = model.training;
   change_config(flags, model.training, log);
   const TrainConfig& config = model.training;
+  if (config.steps < model.state.step)
+    fail_usage("steps", cat("at least ", model.state.step, ", which are done"), cat(config.steps));
 
   Corpus corpus = flags.arguments().empty() ? find_corpus(model.state.text, config.tokens)
                                             : load_corpus(flags.arguments(), config.tokens);
@@ -203,17 +216,18 @@ int resume(const Flags& flags, Log& log) {
   model.state.text.paths = corpus.paths;
 
   const int threads = choose_threads(config, log);
-  const std::string isa = cpu_isa();
-  if (threads != model.state.threads || isa != model.state.isa)
-    log.note(cat("trained so far with ", model.state.threads, " threads and ", printable(model.state.isa),
-                 ", now with ", threads, " and ", isa, ": sums may be rounded differently from here on"));
-  model.state.threads = threads;
-  model.state.isa = isa;
   Context context({.threads = threads, .seed = static_cast<uint64_t>(config.seed)});
+  const int64_t threads_before = model.state.threads;
+  report_threads(threads, model, context, log);
+  const std::string isa = cpu_isa();
+  if (model.state.threads != threads_before || isa != model.state.isa)
+    log.note(cat("trained so far with ", threads_before, " threads and ", printable(model.state.isa), ", now with ",
+                 model.state.threads, " and ", isa, ": sums may be rounded differently from here on"));
+  model.state.isa = isa;
   report_run(model, data, folder, text_name, log);
   Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
   catch_stop_signals();
-  run.resume();
+  run.resume(config != before);
   if (model.state.step >= config.steps)
     log.note(cat("step ", model.state.step, " of ", config.steps, ": all done; for more, give a larger --steps"));
   return run_to_the_end(run, model, folder, log);
