@@ -143,7 +143,7 @@ TEST_CASE("checkpoint: the state of other weights, or none, is refused by name")
 
   const std::string state = optimizer_file(3);
   fs::remove(folder / state);
-  CHECK_THAT(load_error(folder.path()), contains(folder / state + ": expected a file, got No such file"));
+  CHECK_THAT(load_error(folder.path()), contains(folder / state + ": expected a file, got none of that name"));
   fs::copy(other / state, folder / state);
   CHECK(load_error(folder.path()) ==
         folder / state +

@@ -135,7 +135,7 @@ TEST_CASE("texts: several come in the order given, joined by a new line where on
 TEST_CASE("texts: what cannot be read as text is refused by name") {
   const TempFolder folder;
   CHECK_THAT(load_refusal({}), contains("at least one file"));
-  CHECK_THAT(load_refusal({folder / "none"}), contains(folder / "none: expected a file, got No such file"));
+  CHECK_THAT(load_refusal({folder / "none"}), contains(folder / "none: expected a file, got none of that name"));
   CHECK(load_refusal({folder.put("e", "")}) == folder / "e: expected a text, got an empty file");
   CHECK_THAT(load_refusal({folder.put("m", "\xEF\xBB\xBF")}), contains("only a byte order mark"));
   CHECK_THAT(load_refusal({folder.put("ok", "x"), folder / "e"}), contains(folder / "e: expected a text"));
