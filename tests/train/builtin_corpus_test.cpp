@@ -84,7 +84,7 @@ TEST_CASE("built-in corpus: the same bytes on every platform") {
   const BuiltinCorpus corpus = builtin_corpus();
   CHECK(corpus.text.size() == 1'000'000);
   CHECK(corpus.nats.size() == corpus.text.size());
-  CHECK(fnv1a(corpus.text) == 0x7110f55a9b357263u);
+  CHECK(fnv1a(corpus.text) == 0x1055c5d22c1dbb94u);
   CHECK(builtin_corpus(kBuiltinCorpusSeed, 5'000).text == corpus.text.substr(0, 5'000));
   CHECK(builtin_corpus(kBuiltinCorpusSeed + 1, 5'000).text != corpus.text.substr(0, 5'000));
 }
@@ -132,8 +132,8 @@ TEST_CASE("built-in corpus: mean_nats is the mean over the part asked for") {
 TEST_CASE("built-in corpus: leaves enough to chance, and as much in every part") {
   const BuiltinCorpus corpus = builtin_corpus();
   const double whole = mean_nats(corpus, 0, 1'000'000);
-  CHECK(whole > 0.35);
-  CHECK(whole < 0.6);
+  CHECK(whole > 0.6);
+  CHECK(whole < 0.8);
   CHECK(std::abs(mean_nats(corpus, 900'000, 1'000'000) / whole - 1) < 0.02);
 }
 
