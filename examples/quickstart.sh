@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a fresh clone to a model that writes: installs what is missing, builds tril, trains a small model on the built-in
-# stories for about a minute, and lets it write. Run it again, from anywhere: it keeps what is there, goes on where it
+# stories for a minute or two, and lets it write. Run it again, from anywhere: it keeps what is there, goes on where it
 # was stopped, and once all is done it only lets the model write.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -17,23 +17,23 @@ if [ -f "$run/last.safetensors" ]; then
 else
   # Stopped before anything was saved: nothing in it is of use.
   [ -f "$run/model.safetensors" ] || rm -rf "$run"
-  tril_say "Training on the built-in stories, about a minute on two cores …"
+  tril_say "Training on the built-in stories, a minute or two on two cores …"
   # Small and shallow, with many quick steps: it has to learn a few hundred words and how they follow one another, and
-  # gets further in a minute than a larger model would.
+  # gets further in that time than a larger model would.
   "$tril" train --out "$run" --layers 2 --width 64 --context 160 --batch 4 --gelu tanh \
     --steps 18000 --lr 5e-3 --min-lr 1e-5 --weight-decay 0.03 --eval-every 2000 ||
     tril_fail "training stopped; run this again to go on"
 fi
 
 echo
-echo "What it writes when it goes on from \"Mia had \":"
+echo "What it writes when it goes on from \"Tom had \":"
 echo
-"$tril" sample "$run" --prompt "Mia had " --length 900 --temperature 0.8 --seed 1
+"$tril" sample "$run" --prompt "Tom had " --length 900 --temperature 0.7 --seed 3
 cat <<END
 
 
-Three commands to try next:
-  $tril sample $run --prompt "Tom had " --temperature 1.2   # bolder
-  $tril train your-text.txt                                # any UTF-8 text, or a folder of them
-  $tril gradcheck                                          # every gradient against numeric differences
+Three commands to try next, in $tril_root:
+  $tril sample $run --prompt "Zoe had " --temperature 1.2
+  $tril train your-text.txt     (any UTF-8 text, or a folder of them)
+  $tril gradcheck               (every gradient against numeric differences)
 END

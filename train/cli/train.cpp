@@ -90,7 +90,7 @@ TrainConfig new_config(const Flags& flags) {
 }
 
 // A run to resume keeps its configuration; of what is no part of the model, flags may change some.
-void change_config(const Flags& flags, TrainConfig& config, Log& log) {
+void change_config(const Flags& flags, TrainConfig& config, int64_t done, Log& log) {
   for (const char* other : {"out", "preset", "config"})
     if (flags.given(other))
       fail_usage(cat("--", other), "not to be given with --resume", flags.text(other),
@@ -102,6 +102,7 @@ void change_config(const Flags& flags, TrainConfig& config, Log& log) {
     set_field(config, field, *text);
     const std::string after = field_text(config, field);
     if (before == after) continue;
+    if (config.steps < done) fail_usage("steps", cat("at least ", done, ", which are done"), cat(config.steps));
     if (field.part_of_model)
       fail_usage(field.name, cat(before, ", as the run's model has it"), after, "start a new run for another");
     log.note(cat(field.name, ": ", after, " from here on, was ", before));
@@ -200,10 +201,8 @@ int resume(const Flags& flags, Log& log) {
   Model model = load_checkpoint(folder.path());
   for (const std::string& line : model.warnings) log.warn(line);
   const TrainConfig before = model.training;
-  change_config(flags, model.training, log);
+  change_config(flags, model.training, model.state.step, log);
   const TrainConfig& config = model.training;
-  if (config.steps < model.state.step)
-    fail_usage("steps", cat("at least ", model.state.step, ", which are done"), cat(config.steps));
 
   Corpus corpus = flags.arguments().empty() ? find_corpus(model.state.text, config.tokens)
                                             : load_corpus(flags.arguments(), config.tokens);
