@@ -98,7 +98,7 @@ int default_threads() {
 }
 
 void limit_spinning(char* const* argv) {
-  constexpr const char *kName = "GOMP_SPINCOUNT", *kSpins = "1000";
+  constexpr const char *kName = "GOMP_SPINCOUNT", *kSpins = "20000";
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv(kName) != nullptr) return;
   std::error_code failed;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);

@@ -331,7 +331,7 @@ TEST_CASE("program: threads that wait give their processor away, unless the envi
              "  sleep 0.1\ndone\nkill $!")
         .out;
   };
-  CHECK(spins_with("") == "GOMP_SPINCOUNT=1000\n");
+  CHECK(spins_with("") == "GOMP_SPINCOUNT=20000\n");
   CHECK(spins_with("OMP_WAIT_POLICY=active").empty());
   CHECK(spins_with("GOMP_SPINCOUNT=7") == "GOMP_SPINCOUNT=7\n");
 }
