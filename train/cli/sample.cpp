@@ -27,9 +27,9 @@ Flags sample_flags() {
        .usage = "RUN [flags]",
        .about =
            "Lets a model, in a run's folder or a file, go on from a prompt. The prompt and its continuation come out,\n"
-           "then a new line. Without a prompt, what is piped in at once is one (--prompt - waits for it); without that,\n"
-           "the model begins as after a new line. Several samples are parted by a line of four dashes. Sample number i\n"
-           "of a seed is the same however many are made. Past the context the model sees between half of it and all.",
+           "then a new line. Without a prompt, what is piped in at once is one (--prompt - waits for it); else the\n"
+           "model begins as after a new line. Several samples are parted by a line of four dashes. Sample number i of\n"
+           "a seed is the same however many are made. Past the context the model sees between half of it and all.",
        .most_arguments = 1,
        .examples = "Examples:\n"
                    "  tril sample runs/stories --prompt \"Once \" --length 500 --temperature 0.8\n"
