@@ -12,6 +12,7 @@
 namespace tril {
 
 class MatmulCache;  // core/onednn.h
+class Profile;      // core/profile.h
 
 struct ContextOptions {
   int threads = 0;    // 0: as many as this process may run on; fewer where the system grants fewer
@@ -44,6 +45,8 @@ class Context {
 
   // Fill outputs, saved tensors and gradients with NaN before an op writes them. For gradient checks.
   bool poison = false;
+  // Where to add up the time of every op; null: it is not taken.
+  Profile* profile = nullptr;
 
   // How often memory was asked of the system, or a matrix product made ready. It stands still after the first steps.
   [[nodiscard]] int64_t allocations() const;

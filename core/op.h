@@ -37,6 +37,7 @@ struct OpPlan {
   static constexpr int kMaxResults = 4;
   std::array<Result, kMaxResults> outputs, saved;
   int output_count = 0, saved_count = 0;
+  double flops = 0;                                                  // of forward
   bool aliases_input = false;                                        // output 0 is input 0's memory
   uint64_t reads_input = 0, reads_output = 0, without_gradient = 0;  // bit i: operand or output i
 };
@@ -64,6 +65,9 @@ class Infer {
   void backward_reads_output(int i) { plan_.reads_output |= uint64_t{1} << i; }
   // This operand never gets a gradient (token ids, masks).
   void no_gradient(int i) { plan_.without_gradient |= uint64_t{1} << i; }
+
+  // How many floating-point operations a matrix product takes forward, for profiles; backward counts twice as many.
+  void flops(double count) { plan_.flops = count; }
 
   // Checks that many ops need.
   void expect_floating(int i, const char* operand) const;

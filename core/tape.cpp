@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/parallel.h"
+#include "core/profile.h"
 
 namespace tril {
 namespace {
@@ -146,9 +147,12 @@ std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span
   }
   for (size_t i = 0; i < saved_count; ++i)
     saved_.push_back(allocate(record.plan.saved[i].shape, record.plan.saved[i].dtype));
-  op.forward(Forward(op.name, context_, inputs_, {outputs.data(), output_count},
-                     {saved_.data() + record.first_saved, saved_count}, record.stream),
-             attrs);
+  const Forward forward(op.name, context_, inputs_, {outputs.data(), output_count},
+                        {saved_.data() + record.first_saved, saved_count}, record.stream);
+  {
+    const Timed timed(context_.profile == nullptr ? nullptr : &profile_forward(record, forward));
+    op.forward(forward, attrs);
+  }
   if (wants_gradient) {
     records_.push_back(record);
   } else {
@@ -156,6 +160,34 @@ std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span
     saved_.resize(static_cast<size_t>(record.first_saved));
   }
   return outputs;
+}
+
+double& Tape::profile_forward(const Record& record, const Forward& forward) {
+  OpTime& row = context_.profile->row(record.op->name, inputs_);
+  ++row.calls;
+  row.flops += record.plan.flops;
+  for (const Tensor& input : inputs_) row.bytes += static_cast<double>(input.bytes());
+  for (int i = 0; i < record.plan.output_count; ++i) row.bytes += static_cast<double>(forward.out(i).bytes());
+  for (int i = 0; i < record.plan.saved_count; ++i) row.bytes += static_cast<double>(forward.saved(i).bytes());
+  return row.forward;
+}
+
+double& Tape::profile_backward(const Record& record) {
+  OpTime& row = context_.profile->row(record.op->name, inputs_);
+  row.flops += 2 * record.plan.flops;
+  const auto add = [&](const Tensor& tensor, bool touched) {
+    if (touched) row.bytes += static_cast<double>(tensor.bytes());
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    add(inputs_[i], has_bit(record.plan.reads_input, i));
+    add(din_[i].tensor, static_cast<bool>(din_[i]));
+  }
+  for (size_t i = 0; i < dout_.size(); ++i) {
+    add(dout_[i], has_bit(record.plan.reads_output, i));
+    add(dout_[i], dout_[i].data != nullptr);
+  }
+  for (int i = 0; i < record.plan.saved_count; ++i) add(saved_[static_cast<size_t>(record.first_saved + i)], true);
+  return row.backward;
 }
 
 // An operand's gradient is its first (overwrite), one more (add), or a parameter's in the bound buffer.
@@ -219,7 +251,10 @@ void Tape::backward_record(const Record& record) {
   const Forward forward(record.op->name, context_, inputs_, {values.data(), outputs},
                         {saved_.data() + record.first_saved, static_cast<size_t>(record.plan.saved_count)},
                         record.stream);
-  record.op->backward(Backward(forward, record.plan, dout_, din_), record.attrs.data());
+  {
+    const Timed timed(context_.profile == nullptr ? nullptr : &profile_backward(record));
+    record.op->backward(Backward(forward, record.plan, dout_, din_), record.attrs.data());
+  }
   finish_targets(record);
 }
 

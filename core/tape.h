@@ -112,6 +112,9 @@ class Tape {
   [[nodiscard]] const Slot& checked_slot(const char* what, const Tensor& x) const;
   void run_backward(const Tensor& y, const BackwardOptions& options, const Tensor* cotangent = nullptr);
   void backward_record(const Record& record);
+  // Enter what an op is about to do in the profile; return where its seconds go.
+  [[nodiscard]] double& profile_forward(const Record& record, const Forward& forward);
+  [[nodiscard]] double& profile_backward(const Record& record);
   [[nodiscard]] Gradient target_of(int32_t slot);
   void finish_targets(const Record& record);
   void release_gradient(Slot& slot);

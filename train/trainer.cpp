@@ -3,10 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/profile.h"
+
 namespace tril {
 namespace {
 
 constexpr const char* kMend = "lower --lr, or look for a fault in the text";
+
+// Where the seconds of a part of the step that is no op go; null: nobody asks.
+double* seconds_of(const Context& context, const char* part) {
+  return context.profile == nullptr ? nullptr : &context.profile->row(part).forward;
+}
 
 bool all_finite(const float* values, int64_t count) {
   return std::all_of(values, values + count, [](float value) { return std::isfinite(value); });
@@ -41,8 +48,11 @@ double Trainer::micro_batch(int64_t index) {
   const auto& [batch, parts, length] =
       std::tie(model_.training.batch, model_.training.accumulate, model_.training.context);
   const int64_t first = index * batch;
-  data_.batch(static_cast<uint64_t>(model_.training.seed), steps_done() * parts * batch + first, batch, length,
-              inputs_.data(), targets_.data());
+  {
+    const Timed timed(seconds_of(context_, "batch"));
+    data_.batch(static_cast<uint64_t>(model_.training.seed), steps_done() * parts * batch + first, batch, length,
+                inputs_.data(), targets_.data());
+  }
   context_.set_step(steps_done(), first);
   const Tensor loss = model_.gpt->loss(tape_.view({batch, length}, DType::i32, inputs_.data()),
                                        tape_.view({batch, length}, DType::i32, targets_.data()));
@@ -54,7 +64,10 @@ double Trainer::micro_batch(int64_t index) {
 }
 
 double Trainer::checked_norm() {
-  const double norm = optimizer_.norm(gradients_, context_.threads());
+  const double norm = [&] {
+    const Timed timed(seconds_of(context_, "gradient norm"));
+    return optimizer_.norm(gradients_, context_.threads());
+  }();
   if (std::isfinite(norm)) return norm;
   for (const ParamInfo& param : model_.params->params())
     if (!all_finite(gradients_.of(param).ptr<float>(), param.value.count())) refuse("gradient", norm, param.name);
@@ -74,6 +87,7 @@ std::optional<StepResult> Trainer::step(FunctionRef<bool()> stopped) {
     loss += micro_batch(i) / static_cast<double>(model_.training.accumulate);
   }
   const double norm = checked_norm(), rate = schedule_.rate(steps_done());
+  const Timed timed(seconds_of(context_, "AdamW"));
   optimizer_.update(gradients_, rate, clip_scale(norm, model_.training.clip), context_.threads());
   return StepResult{.step = steps_done(), .loss = loss, .norm = norm, .rate = rate};
 }

@@ -232,6 +232,7 @@ struct AttentionOp {
     op.output(q.with(2, width), op.in(0).dtype);
     op.save({q[0], attrs.heads, q[1]}, op.in(0).dtype);  // the log-sum-exp of each row of scores
     op.backward_reads_output(0);
+    op.flops(4.0 * static_cast<double>(width * q[0]) * pairs(q[1], attrs.packed ? q[1] : op.shape(1)[1], attrs.causal));
   }
 
   static void forward(const Forward& op, const Attrs& attrs) {
@@ -259,6 +260,13 @@ struct AttentionOp {
   static std::vector<Sample> samples();
 
  private:
+  // How many keys all queries together look at.
+  static double pairs(int64_t queries, int64_t keys, bool causal) {
+    const int64_t both = std::min(queries, keys);
+    const int64_t count = causal ? both * (both + 1) / 2 + (queries - both) * keys : queries * keys;
+    return static_cast<double>(count);
+  }
+
   template <class T, class Op>
   static Attention<T> attention_of(const Forward& forward, const Attrs& attrs, const Op& op) {
     const Tensor& q = op.in(0);

@@ -21,6 +21,7 @@ struct Linear {
       TRIL_CHECK(op.shape(2) == Shape{weight[0]}, op.name(), cat("bias (", weight[0], ")"), cat("bias ", op.shape(2)));
     }
     op.output(x.with(-1, weight[0]), op.in(0).dtype);
+    op.flops(2.0 * static_cast<double>(x.count()) * static_cast<double>(weight[0]));
     op.backward_reads_input(0);
     op.backward_reads_input(1);
   }

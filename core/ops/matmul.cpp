@@ -32,7 +32,9 @@ struct Matmul {
                  cat(a, " and ", b));
       out = out.with(-axis, dim_a == 1 ? dim_b : dim_a);
     }
-    op.output(out.with(-2, m).with(-1, n), op.in(0).dtype);
+    out = out.with(-2, m).with(-1, n);
+    op.output(out, op.in(0).dtype);
+    op.flops(2.0 * static_cast<double>(out.count()) * static_cast<double>(inner_a));
     op.backward_reads_input(0);
     op.backward_reads_input(1);
   }

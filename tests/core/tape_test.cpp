@@ -2,6 +2,7 @@
 
 #include "core/gradcheck.h"
 #include "core/ops.h"
+#include "core/profile.h"
 #include "support/catch.h"
 #include "support/tensors.h"
 
@@ -295,6 +296,54 @@ TEST_CASE("tape: an op that fails leaves the tape usable") {
   CHECK_THROWS_AS(x + tape.constant<double>({3}, {1, 2, 3}), Error);
   tape.backward(sum(x * x));
   CHECK(values_of<double>(tape.gradient(x)) == std::vector<double>{6, 8});
+}
+
+TEST_CASE("tape: a profile counts calls, FLOPs and bytes by op and shape, and only while it is set") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const std::vector<float> values(6, 0.5f);
+  const auto pass = [&] {
+    const Tensor x = tape.variable<float>({2, 3}, values), w = tape.variable<float>({2, 3}, values);
+    const Tensor y = linear(x, w, Tensor{}), z = linear(y, tape.variable<float>({1, 2}, {1.0f, 2.0f}), Tensor{});
+    tape.backward(sum(z * z));
+    tape.reset();
+  };
+  Profile profile;
+  pass();
+  CHECK(profile.rows().empty());
+  context.profile = &profile;
+  pass();
+  pass();
+  context.profile = nullptr;
+  pass();
+  std::vector<std::string> names;
+  for (const OpTime& row : profile.rows()) names.push_back(row.name());
+  REQUIRE(names ==
+          std::vector<std::string>{"linear (2, 3) (2, 3)", "linear (2, 2) (1, 2)", "mul (2, 1) (2, 1)", "sum (2, 1)"});
+  const OpTime& first = profile.rows()[0];
+  CHECK(first.calls == 2);
+  CHECK(first.flops == 2 * 3 * (2 * 2 * 3 * 2));  // two passes, backward twice forward
+  // Forward x, w and y; backward x and w read, their gradients written, y's gradient read.
+  CHECK(first.bytes == 2 * 4 * ((6 + 6 + 4) + (6 + 6 + 6 + 6 + 4)));
+  CHECK(first.forward > 0);
+  CHECK(first.backward > 0);
+  CHECK(profile.rows()[2].flops == 0);
+}
+
+TEST_CASE("tape: the FLOPs of attention count what its queries look at") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  Profile profile;
+  context.profile = &profile;
+  const std::vector<float> values(2 * 5 * 4, 0.5f);
+  const Tensor q = tape.variable<float>({2, 3, 4}, std::span(values).first(24)),
+               k = tape.variable<float>({2, 5, 4}, values);
+  (void)attention(q, k, k, {.heads = 2, .causal = false});
+  (void)attention(q, q, q, {.heads = 2, .causal = true});
+  (void)attention(k, q, q, {.heads = 2, .causal = true});
+  CHECK(profile.rows()[0].flops == 4 * 2 * 4 * 15);
+  CHECK(profile.rows()[1].flops == 4 * 2 * 4 * 6);
+  CHECK(profile.rows()[2].flops == 4 * 2 * 4 * (6 + 2 * 3));
 }
 
 TEST_CASE("tape: prints its records, a line each") {

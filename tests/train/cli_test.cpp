@@ -238,6 +238,64 @@ TEST_CASE("tril info: what is in a model, and what the program is") {
   CHECK(program.at("threads") == 1);  // as OMP_NUM_THREADS says
 }
 
+TEST_CASE("tril bench: any shape is timed, op by op, and stands beside an earlier result") {
+  const Shell shell;
+  const std::string shape = "--layers 1 --heads 1 --width 8 --context 7 --batch 2 --bias";
+  Outcome outcome = shell.run("tril bench --json " + shape + " >before.json");
+  REQUIRE(outcome.code == 0);
+  CHECK(outcome.err.empty());
+  const auto report = nlohmann::json::parse(shell.read("before.json"));
+  CHECK(report.at("shape").at("width") == "8");
+  const auto& train = report.at("train");
+  CHECK(train.at("allocations_per_step") == 0);
+  CHECK(train.at("ms_min").get<double>() <= train.at("ms_per_step").get<double>());
+  for (const char* figure : {"ms_per_step", "ms_min", "chars_per_s", "gflops", "peak_gflops", "floor_ms"})
+    CHECK(train.at(figure).get<double>() > 0);
+  CHECK(report.at("decode").at("chars_per_s").get<double>() > 0);
+  CHECK(report.at("read_gb_per_s").get<double>() > 0);
+  double shares = 0;
+  std::string names;
+  for (const auto& op : report.at("ops")) {
+    shares += op.at("share").get<double>();
+    names += op.at("op").get<std::string>() + "\n";
+  }
+  CHECK(shares == Approx(1).margin(0.02));
+  for (const char* name : {"linear (2, 7, 8) (24, 8) (24)\n", "attention (2, 7, 24)\n", "batch\n", "AdamW\n"})
+    CHECK_THAT(names, contains(name));
+
+  outcome = shell.run("tril bench --compare before.json " + shape);
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.out,
+             contains("preset small, layers 1, heads 1, width 8, context 7, bias true, batch 2, f32, 1 thread"));
+  CHECK_THAT(outcome.out, contains(" ms a step (best ") && contains(", was ") && contains("attention (2, 7, 24)"));
+}
+
+TEST_CASE("tril bench: what is no earlier result, or one of something else, is refused") {
+  const Shell shell;
+  const auto refused = [&](const std::string& file, const std::string& why) {
+    shell.put("before.json", file);
+    const Outcome outcome = shell.run("tril bench --compare before.json");
+    CHECK(outcome.code == 1);
+    CHECK(count_lines(outcome.err) == 1);
+    CHECK_THAT(outcome.err, contains("before.json: expected " + why));
+  };
+  for (const char* file :
+       {"", "{", "[]", "null", "{}", R"({"preset":1})", R"({"preset":"small","dtype":"f32","threads":"1"})"})
+    refused(file, "a result of tril bench --json, got something else");
+  refused(R"({"preset":"baby"})", "a result for preset small, got preset baby");
+  refused(R"({"preset":"small","dtype":"f32","threads":2})", "a result for threads 1, got threads 2");
+  const std::string start = R"({"preset":"small","dtype":"f32","threads":1,"shape":{"layers":"4","heads":"4","width":)";
+  refused(start + R"("96"}})", "a result for width 128, got width 96");
+  const std::string end =
+      R"("128","context":"64","dropout":"0","bias":"false","gelu":"erf","batch":"12","accumulate":"1"},)";
+  refused(start + end + R"("train":{"ms_per_step":0},"decode":{"chars_per_s":1}})", "figures above 0");
+  const Outcome missing = shell.run("tril bench --compare none.json");
+  CHECK(missing.code == 1);
+  CHECK_THAT(missing.err, contains("none.json"));
+  check_usage_error(shell.run("tril bench --heads 3"), "heads: expected a number that divides the width 128, got 3");
+  check_usage_error(shell.run("tril bench --steps 3"), "--steps");
+}
+
 TEST_CASE("tril: a model that is missing, truncated or no model is refused in one line") {
   const TinyShell shell;
   REQUIRE(shell.train("--steps 1 --out r").code == 0);

@@ -4,6 +4,7 @@
 
 #include "core/onednn.h"
 #include "train/cli/command.h"
+#include "train/cli/field_flags.h"
 #include "train/cli/flags.h"
 #include "train/cli/output.h"
 #include "train/cli/shell.h"
@@ -27,10 +28,7 @@ constexpr const char* kExamples =
     "  tril train notes/ --out runs/notes --steps 500\n"
     "  tril train --resume runs/notes --steps 1000\n";
 
-bool is_switch(const Field& field) { return field.value.empty(); }
-
 Flags train_flags() {
-  const TrainConfig defaults;
   std::vector<Flag> flags = {
       {.name = "out", .help = "The run's folder, new or empty.", .value = "RUN"},
       {.name = "resume", .help = "Go on with the run in this folder, as if it had never stopped.", .value = "RUN"},
@@ -43,17 +41,7 @@ Flags train_flags() {
        .value = "FILE"},
       {.name = "quiet", .help = "Print warnings and the last line only."},
   };
-  for (const Field& field : fields()) {
-    const std::string name(field.name);
-    flags.push_back({.name = name,
-                     .help = std::string(field.help),
-                     .value = std::string(field.value),
-                     .fallback = field_text(defaults, field),
-                     .group = std::string(field.group)});
-    if (is_switch(field))
-      flags.push_back(
-          {.name = cat("no-", name), .help = cat("The opposite of --", name, "."), .group = std::string(field.group)});
-  }
+  for (const Field& field : fields()) add_field_flag(flags, field);
   constexpr size_t kMostTexts = 1'000'000;
   return Flags({.name = "train",
                 .usage = "[FILE | FOLDER | -]... [flags]",
@@ -61,17 +49,6 @@ Flags train_flags() {
                 .most_arguments = kMostTexts,
                 .examples = kExamples},
                std::move(flags));
-}
-
-// What the flags say about a field; nothing where they are silent.
-std::optional<std::string> given_text(const Flags& flags, const Field& field) {
-  if (flags.given(field.name)) {
-    if (is_switch(field) && flags.given(cat("no-", field.name)))
-      fail_usage(field.name, cat("--", field.name, " or --no-", field.name), "both");
-    return flags.text(field.name);
-  }
-  if (is_switch(field) && flags.on(cat("no-", field.name))) return "false";
-  return std::nullopt;
 }
 
 TrainConfig new_config(const Flags& flags) {

@@ -1,0 +1,153 @@
+#include "train/cli/bench_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "train/report.h"
+
+namespace tril::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rounded(double value, double unit) { return std::round(value / unit) * unit; }
+
+Json shape_json(const TrainConfig& config) {
+  Json shape = Json::object();
+  for (const Field& field : fields())
+    if (is_benched(field)) shape[std::string(field.name)] = field_text(config, field);
+  return shape;
+}
+
+double seconds_of(const std::vector<OpTime>& ops) {
+  double all = 0;
+  for (const OpTime& op : ops) all += op.seconds();
+  return all;
+}
+
+Json ops_json(const std::vector<OpTime>& ops) {
+  const double all = seconds_of(ops);
+  Json rows = Json::array();
+  for (const OpTime& op : ops)
+    rows.push_back({{"op", op.name()},
+                    {"calls", op.calls},
+                    {"forward_ms", 1e3 * op.forward},
+                    {"backward_ms", 1e3 * op.backward},
+                    {"share", rounded(op.seconds() / all, 0.001)},
+                    {"gflops", 1e-9 * op.flops / op.seconds()},
+                    {"gb_per_s", 1e-9 * op.bytes / op.seconds()}});
+  return rows;
+}
+
+std::string padded_left(const std::string& text, size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+std::string rate_text(const OpTime& op) {
+  if (op.flops > 0) return cat(fixed(1e-9 * op.flops / op.seconds(), 0), " GFLOP/s");
+  return op.bytes > 0 ? cat(fixed(1e-9 * op.bytes / op.seconds(), 0), " GB/s") : "";
+}
+
+std::string ops_text(const std::vector<OpTime>& ops) {
+  const double all = seconds_of(ops);
+  std::vector<std::array<std::string, 6>> rows = {
+      {"op and its operands", "calls", "forward ms", "backward ms", "share", ""}};
+  for (const OpTime& op : ops)
+    rows.push_back({op.name(), op.calls > 0 ? cat(op.calls) : "", fixed(1e3 * op.forward, 2),
+                    op.backward > 0 ? fixed(1e3 * op.backward, 2) : "", cat(fixed(100 * op.seconds() / all, 1), " %"),
+                    rate_text(op)});
+  size_t widest = 0;
+  for (const auto& row : rows) widest = std::max(widest, row[0].size());
+  std::string text;
+  for (const auto& row : rows) {
+    text += cat(row[0], std::string(widest - row[0].size(), ' '), padded_left(row[1], 7), padded_left(row[2], 12),
+                padded_left(row[3], 13), padded_left(row[4], 9));
+    text += row[5].empty() ? "\n" : cat("  ", row[5], "\n");
+  }
+  return text;
+}
+
+std::string subject_text(const BenchSubject& subject) {
+  std::string text = cat("preset ", subject.preset);
+  const TrainConfig plain = preset(subject.preset);
+  for (const Field& field : fields())
+    if (is_benched(field) && field_text(plain, field) != field_text(subject.config, field))
+      text += cat(", ", field.name, " ", field_text(subject.config, field));
+  return cat(text, ", ", subject.dtype, ", ", subject.threads, subject.threads == 1 ? " thread\n" : " threads\n");
+}
+
+std::string change_text(double now, double before, int digits, const char* unit) {
+  return cat(", was ", fixed(before, digits), unit, " (x ", fixed(now / before, 2), ")");
+}
+
+}  // namespace
+
+bool is_benched(const Field& field) {
+  return field.group == "Model" || field.name == "batch" || field.name == "accumulate";
+}
+
+EarlierFigures read_earlier(const std::string& json, const std::string& where, const BenchSubject& subject) {
+  const Json earlier = Json::parse(json, nullptr, false);
+  EarlierFigures figures;
+  try {
+    const auto same = [&](const char* name, const auto& mine, const auto& theirs) {
+      if (mine != theirs) fail(where, cat("a result for ", name, " ", mine), cat(name, " ", theirs));
+    };
+    same("preset", subject.preset, earlier.at("preset").get<std::string>());
+    same("dtype", subject.dtype, earlier.at("dtype").get<std::string>());
+    same("threads", subject.threads, earlier.at("threads").get<int>());
+    for (const Field& field : fields())
+      if (is_benched(field)) {
+        const std::string name(field.name);
+        same(name.c_str(), field_text(subject.config, field), earlier.at("shape").at(name).get<std::string>());
+      }
+    figures = {earlier.at("train").at("ms_per_step").get<double>(),
+               earlier.at("decode").at("chars_per_s").get<double>()};
+  } catch (const nlohmann::json::exception&) { fail(where, "a result of tril bench --json", "something else"); }
+  if (!(figures.ms_per_step > 0 && figures.decoded_chars_per_s > 0)) fail(where, "figures above 0", "others");
+  return figures;
+}
+
+std::string to_json(const BenchSubject& subject, const BenchFigures& figures,
+                    const std::optional<EarlierFigures>& earlier) {
+  Json report = {{"preset", subject.preset},
+                 {"dtype", subject.dtype},
+                 {"threads", subject.threads},
+                 {"shape", shape_json(subject.config)},
+                 {"train",
+                  {{"ms_per_step", 1e3 * figures.step_s},
+                   {"ms_min", 1e3 * figures.least_step_s},
+                   {"chars_per_s", std::round(figures.chars_per_s)},
+                   {"gflops", figures.gflops},
+                   {"peak_gflops", figures.peak_gflops},
+                   {"share_of_peak", rounded(figures.share_of_peak(), 0.001)},
+                   {"floor_ms", 1e3 * figures.floor_s()},
+                   {"allocations_per_step", figures.allocations}}},
+                 {"decode", {{"chars_per_s", std::round(figures.decoded_chars_per_s)}}},
+                 {"peak_rss_mib", figures.peak_rss_mib},
+                 {"read_gb_per_s", figures.read_gb_per_s},
+                 {"ops", ops_json(figures.ops)}};
+  if (earlier)
+    report["compared"] = {{"ms_per_step", 1e3 * figures.step_s / earlier->ms_per_step},
+                          {"decode_chars_per_s", figures.decoded_chars_per_s / earlier->decoded_chars_per_s}};
+  return report.dump() + "\n";
+}
+
+std::string to_text(const BenchSubject& subject, const BenchFigures& figures,
+                    const std::optional<EarlierFigures>& earlier) {
+  const double ms = 1e3 * figures.step_s;
+  return cat(subject_text(subject), "training  ", fixed(ms, 2), " ms a step (best ",
+             fixed(1e3 * figures.least_step_s, 2), ")", earlier ? change_text(ms, earlier->ms_per_step, 2, " ms") : "",
+             ", ", fixed(figures.chars_per_s, 0), " characters/s\n          ", fixed(figures.gflops, 0), " GFLOP/s, ",
+             fixed(100 * figures.share_of_peak(), 0), " % of the ", fixed(figures.peak_gflops, 0),
+             " that large matrix products reach; at those the step would take ", fixed(1e3 * figures.floor_s(), 2),
+             " ms\n", "decoding  ", fixed(figures.decoded_chars_per_s, 0), " characters/s, one stream",
+             earlier ? change_text(figures.decoded_chars_per_s, earlier->decoded_chars_per_s, 0, "") : "", "\n",
+             "memory    ", figures.peak_rss_mib, " MiB at most; ", figures.allocations,
+             " allocations a step; large arrays are read at ", fixed(figures.read_gb_per_s, 0), " GB/s\n\n",
+             ops_text(figures.ops));
+}
+
+}  // namespace tril::cli
