@@ -1,5 +1,6 @@
 #include "core/tile.h"
 
+#include "core/kernels/avx512.h"
 #include "core/kernels/clones.h"
 #include "core/onednn.h"
 
@@ -7,8 +8,6 @@ namespace tril {
 namespace {
 
 #if defined(__x86_64__)
-#define TRIL_AVX512 __attribute__((target("arch=x86-64-v4")))
-
 // Sixteen f32 lanes at any address.
 using Lanes [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
 constexpr int64_t kLanes = 16;
@@ -58,7 +57,27 @@ TRIL_AVX512 void product_avx512(bool transpose_a, int64_t m, int64_t n, int64_t 
     columns<2>(m, k, alpha, a, row_a, step_a, b + column, ldb, beta, c + column, ldc);
   if (column < n) columns<1>(m, k, alpha, a, row_a, step_a, b + column, ldb, beta, c + column, ldc);
 }
+
+// rows and columns must be multiples of 16.
+TRIL_AVX512 void transpose_avx512(const float* x, int64_t row_x, int64_t rows, int64_t columns, float* out,
+                                  int64_t row_out) {
+  for (int64_t j = 0; j < columns; j += kLanes)
+    for (int64_t i = 0; i < rows; i += kLanes) {
+      __m512 block[kLanes];
+#pragma GCC unroll 16
+      for (int64_t r = 0; r < kLanes; ++r) block[r] = _mm512_loadu_ps(x + (i + r) * row_x + j);
+      avx512::transpose(block);
+#pragma GCC unroll 16
+      for (int64_t r = 0; r < kLanes; ++r) _mm512_storeu_ps(out + (j + r) * row_out + i, block[r]);
+    }
+}
 #endif
+
+template <class T>
+TRIL_CLONES void transpose_plainly(const T* x, int64_t row_x, int64_t rows, int64_t columns, T* out, int64_t row_out) {
+  for (int64_t j = 0; j < columns; ++j)
+    for (int64_t i = 0; i < rows; ++i) out[j * row_out + i] = x[i * row_x + j];
+}
 
 // c (n) += alpha · a (k) · B (k, n).
 TRIL_CLONES void add_row(const double* a, int64_t step_a, const double* b, int64_t ldb, double* c, int64_t n, int64_t k,
@@ -74,10 +93,8 @@ TRIL_CLONES void add_row(const double* a, int64_t step_a, const double* b, int64
 void tile_matmul(bool transpose_a, int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
                  const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
 #if defined(__x86_64__)
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                                 __builtin_cpu_supports("avx512cd");
-  if (has_avx512 && n % kLanes == 0) return product_avx512(transpose_a, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  if (avx512::works() && n % kLanes == 0)
+    return product_avx512(transpose_a, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 #endif
   onednn_sgemm(transpose_a, false, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
@@ -89,6 +106,18 @@ void tile_matmul(bool transpose_a, int64_t m, int64_t n, int64_t k, double alpha
     for (int64_t j = 0; j < n; ++j) out[j] = beta == 0.0 ? 0.0 : beta * out[j];
     add_row(transpose_a ? a + row : a + row * lda, transpose_a ? lda : 1, b, ldb, out, n, k, alpha);
   }
+}
+
+void tile_transpose(const float* x, int64_t row_x, int64_t rows, int64_t columns, float* out, int64_t row_out) {
+#if defined(__x86_64__)
+  if (avx512::works() && rows % kLanes == 0 && columns % kLanes == 0)
+    return transpose_avx512(x, row_x, rows, columns, out, row_out);
+#endif
+  transpose_plainly(x, row_x, rows, columns, out, row_out);
+}
+
+void tile_transpose(const double* x, int64_t row_x, int64_t rows, int64_t columns, double* out, int64_t row_out) {
+  transpose_plainly(x, row_x, rows, columns, out, row_out);
 }
 
 }  // namespace tril

@@ -13,4 +13,8 @@ void tile_matmul(bool transpose_a, int64_t m, int64_t n, int64_t k, float alpha,
 void tile_matmul(bool transpose_a, int64_t m, int64_t n, int64_t k, double alpha, const double* a, int64_t lda,
                  const double* b, int64_t ldb, double beta, double* c, int64_t ldc);
 
+// out (columns, rows) = x (rows, columns) transposed; rows in memory are row_x and row_out apart.
+void tile_transpose(const float* x, int64_t row_x, int64_t rows, int64_t columns, float* out, int64_t row_out);
+void tile_transpose(const double* x, int64_t row_x, int64_t rows, int64_t columns, double* out, int64_t row_out);
+
 }  // namespace tril

@@ -3,16 +3,21 @@
 // over what may be seen.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/kernels/dropout.h"
 #include "core/kernels/math.h"
 #include "core/kernels/rows.h"
+#include "core/tile.h"
 
 namespace tril::attention_rows {
 
 // Rows are padded to whole panels of keys, so that the loops over them have no rests.
 inline constexpr int64_t kPanel = 32;
+
+// The most rows of a block.
+inline constexpr int64_t kMostRows = 32;
 
 [[nodiscard]] constexpr int64_t pad(int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
 
@@ -32,23 +37,28 @@ TRIL_INLINE void hide(T* row, int64_t seen, int64_t padded, T value) {
   for (int64_t j = seen; j < padded; ++j) row[j] = value;
 }
 
-// Scores become e^(s - top), times the dropout factors if there are any. lse (count) gets each row's log-sum-exp,
-// totals (count) the sums before dropout, by which the outputs are still to be divided.
+// Scores become weights: e^(s - top) over its sum, times the dropout factors if there are any; a row that sees nothing
+// gets zeros. lse (count) gets each row's log-sum-exp.
 template <class T>
-TRIL_CLONES void weights(T* scores, const Block& block, T* factors, T* lse, T* totals) {
+TRIL_CLONES void weights(T* scores, const Block& block, T* factors, T* lse) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
+  T totals[kMostRows];
   for (int64_t i = 0; i < block.count; ++i) {
     T* const row = scores + i * block.stride;
     hide(row, block.seen(i), block.padded, kHidden);
     const T top = rows::max(row, block.padded), shift = top == kHidden ? T{0} : top;
     for (int64_t j = 0; j < block.padded; ++j) row[j] = math::exp_of_difference(row[j] - shift);
-    const T sum = rows::sum(row, block.padded);
-    totals[i] = sum;
-    lse[i] = shift + std::log(sum);
-    if (!block.mask.active()) continue;
-    dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
-    for (int64_t j = 0; j < block.padded; ++j) row[j] *= factors[j];
+    totals[i] = rows::sum(row, block.padded);
+    lse[i] = shift;
+    const T share = totals[i] == T{0} ? T{0} : T{1} / totals[i];
+    if (block.mask.active()) {
+      dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
+      for (int64_t j = 0; j < block.padded; ++j) row[j] *= share * factors[j];
+    } else {
+      for (int64_t j = 0; j < block.padded; ++j) row[j] *= share;
+    }
   }
+  for (int64_t i = 0; i < block.count; ++i) lse[i] += math::log(totals[i]);
 }
 
 // scores -> dropped weights P', and dP' -> dS = P (dP - delta), where P is made again from the log-sum-exp, and delta
@@ -79,29 +89,16 @@ TRIL_CLONES void gradients(T* scores, T* dweights, const Block& block, T* factor
   }
 }
 
-// Divides rows by their totals; a row whose total is 0 had nothing to see, and is 0.
-template <class T>
-TRIL_CLONES void divide(T* out, int64_t row, const T* totals, int64_t count, int64_t head) {
-  for (int64_t i = 0; i < count; ++i) {
-    const T factor = totals[i] == T{0} ? T{0} : T{1} / totals[i];
-    for (int64_t d = 0; d < head; ++d) out[i * row + d] = totals[i] == T{0} ? T{0} : out[i * row + d] * factor;
-  }
-}
-
 // x (rows, head), its rows `stride` apart, as panels of kPanel rows, each transposed: (head, kPanel). The last one is
 // filled with zeros.
 template <class T>
-TRIL_CLONES void transpose_panels(const T* x, int64_t stride, int64_t rows, int64_t head, T* panels) {
+void transpose_panels(const T* x, int64_t stride, int64_t rows, int64_t head, T* panels) {
   for (int64_t first = 0; first < rows; first += kPanel) {
     T* const panel = panels + first * head;
-    const T* const from = x + first * stride;
-    if (first + kPanel <= rows) {
-      for (int64_t d = 0; d < head; ++d)
-        for (int64_t j = 0; j < kPanel; ++j) panel[d * kPanel + j] = from[j * stride + d];
-    } else {
-      for (int64_t d = 0; d < head; ++d)
-        for (int64_t j = 0; j < kPanel; ++j) panel[d * kPanel + j] = first + j < rows ? from[j * stride + d] : T{0};
-    }
+    const int64_t count = std::min(kPanel, rows - first);
+    tile_transpose(x + first * stride, stride, count, head, panel, kPanel);
+    for (int64_t d = 0; count < kPanel && d < head; ++d)
+      std::fill(panel + d * kPanel + count, panel + (d + 1) * kPanel, T{0});
   }
 }
 

@@ -52,6 +52,21 @@ TRIL_INLINE float exp_of_difference(float x) {
   return exp_polynomial(r) * std::bit_cast<float>(std::bit_cast<uint32_t>(shifted) << 23);
 }
 
+// log x = n log 2 + log m, m in [1/sqrt 2, sqrt 2), by the series of 2 artanh s with s = (m - 1) / (m + 1); 1.2e-7 of
+// the larger of 1 and the result. For x of 0 and above; under 2^-126 it is -inf.
+TRIL_INLINE double log(double x) { return std::log(x); }
+TRIL_INLINE float log(float x) {
+  constexpr uint32_t kHalfRoot = 0x3f3504f3u;  // 1 / sqrt 2
+  const uint32_t bits = std::bit_cast<uint32_t>(x), above = bits - kHalfRoot;
+  const float n = static_cast<float>(static_cast<int32_t>(above) >> 23);
+  const float m = std::bit_cast<float>((above & 0x007fffffu) + kHalfRoot);
+  const float s = (m - 1.0f) / (m + 1.0f), u = s * s;
+  const float series = (u * (1.0f / 7.0f) + 1.0f / 5.0f) * u + 1.0f / 3.0f;
+  const float result = n * std::numbers::ln2_v<float> + 2.0f * (s + s * u * series);
+  const float positive = x <= std::numeric_limits<float>::max() ? result : x;  // infinity and NaN stay
+  return x < std::numeric_limits<float>::min() ? -std::numeric_limits<float>::infinity() : positive;
+}
+
 template <class T>
 TRIL_INLINE T sigmoid(T x) {
   return T{1} / (T{1} + exp(-x));

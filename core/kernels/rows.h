@@ -28,6 +28,25 @@ TRIL_INLINE double add_up(const Lanes<double>& v) {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
+template <class T>
+TRIL_INLINE Lanes<T> greater(const Lanes<T>& a, const Lanes<T>& b) {
+  return a > b ? a : b;
+}
+TRIL_INLINE float greatest(const Lanes<float>& v) {
+  const Lanes<float> a =
+      greater<float>(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  const Lanes<float> b =
+      greater<float>(a, __builtin_shufflevector(a, a, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3));
+  const Lanes<float> c =
+      greater<float>(b, __builtin_shufflevector(b, b, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1));
+  return c[0] > c[1] ? c[0] : c[1];
+}
+TRIL_INLINE double greatest(const Lanes<double>& v) {
+  double top = v[0];
+  for (int lane = 1; lane < 8; ++lane) top = v[lane] > top ? v[lane] : top;
+  return top;
+}
+
 // The sum over i < n of term(i, as_lanes), where term gives a vector of lanes from i on, or a number.
 struct AsLanes {
   template <class T>
@@ -77,7 +96,7 @@ TRIL_INLINE T max(const T* x, int64_t n) {
       const Lanes<T>& next = lanes(x + i);
       tops = next > tops ? next : tops;
     }
-    for (int64_t lane = 0; lane < kLanes<T>; ++lane) top = tops[lane] > top ? tops[lane] : top;
+    top = greatest(tops);
   }
   for (; i < n; ++i) top = x[i] > top ? x[i] : top;
   return top;

@@ -6,17 +6,11 @@
 #pragma once
 
 #if defined(__x86_64__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 finds some in its own header
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
 #include <cstdint>
 
-namespace tril::split_panels {
+#include "core/kernels/avx512.h"
 
-#define TRIL_SPLIT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
-#define TRIL_SPLIT_INLINE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq"), always_inline)) inline
+namespace tril::split_panels {
 
 inline constexpr int64_t kSide = 16;                  // rows or columns of a panel
 inline constexpr int64_t kStep = 32;                  // inner numbers of a step
@@ -27,13 +21,13 @@ inline constexpr int64_t kStepSize = 3 * kPlaneSize;
 [[nodiscard]] constexpr int64_t panels(int64_t side) { return (side + kSide - 1) / kSide; }
 
 // The bfloat16 nearest to x, as an f32.
-TRIL_SPLIT_INLINE __m512i nearest(__m512 x) {
+TRIL_AVX512_INLINE __m512i nearest(__m512 x) {
   return _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000)),
                           _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
 }
 
 // Three planes of sixteen pairs. Each plane takes 8 bits of 24 and leaves an exact rest, so the third takes all of its.
-TRIL_SPLIT_INLINE void split_pairs(__m512 low, __m512 high, uint16_t* out) {
+TRIL_AVX512_INLINE void split_pairs(__m512 low, __m512 high, uint16_t* out) {
 #pragma GCC unroll 2
   for (int plane = 0; plane < 2; ++plane) {
     const __m512i low_part = nearest(low), high_part = nearest(high);
@@ -48,42 +42,15 @@ TRIL_SPLIT_INLINE void split_pairs(__m512 low, __m512 high, uint16_t* out) {
                                 _mm512_set1_epi32(static_cast<int>(0xffff0000u)), kFirstOrSecondMasked));
 }
 
-TRIL_SPLIT_INLINE __mmask16 first_lanes(int64_t count) {
+TRIL_AVX512_INLINE __mmask16 first_lanes(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1u);
-}
-
-TRIL_SPLIT_INLINE void transpose(__m512* rows) {
-  __m512 a[16], b[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    a[2 * i] = _mm512_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
-    a[2 * i + 1] = _mm512_unpackhi_ps(rows[2 * i], rows[2 * i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) {
-      const __m512d p = _mm512_castps_pd(a[4 * i + j]), q = _mm512_castps_pd(a[4 * i + j + 2]);
-      b[4 * i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(p, q));
-      b[4 * i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(p, q));
-    }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512 p = _mm512_shuffle_f32x4(b[i], b[4 + i], 0x88), q = _mm512_shuffle_f32x4(b[i], b[4 + i], 0xdd),
-                 r = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0x88),
-                 s = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0xdd);
-    rows[i] = _mm512_shuffle_f32x4(p, r, 0x88);
-    rows[4 + i] = _mm512_shuffle_f32x4(q, s, 0x88);
-    rows[8 + i] = _mm512_shuffle_f32x4(p, r, 0xdd);
-    rows[12 + i] = _mm512_shuffle_f32x4(q, s, 0xdd);
-  }
 }
 
 // One step of a panel: `side` rows of A or columns of B (up to 16), `inner` numbers of each (up to 32). kAlong: the
 // inner axis runs along the memory's rows, which are row_length apart. Returns whether bfloat16 can hold the numbers:
 // none is infinite, NaN or next to the largest.
 template <bool kOfB, bool kAlong>
-TRIL_SPLIT_INLINE bool pack_step(const float* x, int64_t row_length, int64_t side, int64_t inner, uint16_t* out) {
+TRIL_AVX512_INLINE bool pack_step(const float* x, int64_t row_length, int64_t side, int64_t inner, uint16_t* out) {
   const __mmask16 low_lanes = first_lanes(kAlong ? inner : side), high_lanes = first_lanes(kAlong ? inner - 16 : side);
   const int64_t low_rows = kAlong ? side : inner, high_rows = kAlong ? side : inner - 16;
   const float* const second = x + (kAlong ? 16 : 16 * row_length);
@@ -97,8 +64,8 @@ TRIL_SPLIT_INLINE bool pack_step(const float* x, int64_t row_length, int64_t sid
     largest = _mm512_max_epu32(largest, _mm512_castps_si512(_mm512_abs_ps(high[i])));
   }
   if constexpr (kOfB == kAlong) {
-    transpose(low);
-    transpose(high);
+    avx512::transpose(low);
+    avx512::transpose(high);
   }
 #pragma GCC unroll 16
   for (int64_t i = 0; i < 16; ++i) split_pairs(low[i], high[i], out + i * kStep);
@@ -106,8 +73,8 @@ TRIL_SPLIT_INLINE bool pack_step(const float* x, int64_t row_length, int64_t sid
 }
 
 template <bool kOfB>
-TRIL_SPLIT inline bool pack_step(const float* x, int64_t row_length, bool along, int64_t side, int64_t inner,
-                                 uint16_t* out) {
+TRIL_AVX512 inline bool pack_step(const float* x, int64_t row_length, bool along, int64_t side, int64_t inner,
+                                  uint16_t* out) {
   return along ? pack_step<kOfB, true>(x, row_length, side, inner, out)
                : pack_step<kOfB, false>(x, row_length, side, inner, out);
 }

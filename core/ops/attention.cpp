@@ -16,7 +16,7 @@ namespace {
 //   scale dSᵀ Q
 // Work goes by blocks of kQueries rows of S, so that a block's scores stay in cache; keys no query of a block sees are
 // left out of it. Heads are segments of the rows: columns h D to (h + 1) D of q, k, v and o, read and written in place.
-constexpr int64_t kQueries = 32;
+constexpr int64_t kQueries = attention_rows::kMostRows;
 
 struct AttentionAttrs {
   int64_t heads;
@@ -144,14 +144,13 @@ class Attention {
     const attention_rows::Block block = block_of(index, first);
     const int64_t width = block.seen(block.count - 1);
     T* const out = o + outputs_at(index, first);
-    T totals[kQueries];
     multiply_by_panels(block, static_cast<T>(attrs_.scale), in_.q + queries_at(index, first), row_, work.key_panels,
                        work.scores);
-    attention_rows::weights(work.scores, block, work.factors, lse + index * queries_ + first, totals);
+    attention_rows::weights(work.scores, block, work.factors, lse + index * queries_ + first);
     if (width > 0)
-      tile_matmul(false, block.count, head_, width, T{1}, work.scores, block.stride, work.values, head_, T{0}, out,
-                  width_);
-    attention_rows::divide(out, width_, totals, block.count, head_);
+      return tile_matmul(false, block.count, head_, width, T{1}, work.scores, block.stride, work.values, head_, T{0},
+                         out, width_);
+    for (int64_t i = 0; i < block.count; ++i) std::fill_n(out + i * width_, head_, T{0});
   }
 
   // Keys that no query of this sample sees get gradient 0.

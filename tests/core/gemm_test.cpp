@@ -302,3 +302,32 @@ TEST_CASE("gemm: tiles, over alpha and beta, where beta 0 overwrites NaN") {
       }
   for (int64_t k = 1; k <= 40; ++k) check_tile<float>(5, 9, k, k % 2 == 0, 1.0, 0.0, {});
 }
+
+namespace {
+
+template <class T>
+void check_transpose(int64_t rows, int64_t columns, int64_t gap_x, int64_t gap_out) {
+  const int64_t row_x = columns + gap_x, row_out = rows + gap_out;
+  const std::vector<T> x = noise<T>(rows * row_x, 1);
+  std::vector<T> out = noise<T>(columns * row_out, 2);
+  const std::vector<T> before = out;
+  tile_transpose(x.data(), row_x, rows, columns, out.data(), row_out);
+  INFO(cat(rows, " x ", columns, ", rows of ", row_x, " and ", row_out));
+  for (int64_t j = 0; j < columns; ++j)
+    for (int64_t i = 0; i < row_out; ++i) {
+      const auto at = static_cast<size_t>(j * row_out + i);
+      REQUIRE(out[at] == (i < rows ? x[static_cast<size_t>(i * row_x + j)] : before[at]));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("gemm: tiles are transposed, at sizes around 16 and between gaps") {
+  int turn = 0;
+  for (const int64_t rows : {1, 15, 16, 17, 32, 48})
+    for (const int64_t columns : {1, 15, 16, 17, 32, 64}) {
+      check_transpose<float>(rows, columns, turn % 3, turn % 4);
+      check_transpose<double>(rows, columns, turn % 3, turn % 4);
+      ++turn;
+    }
+}

@@ -31,6 +31,9 @@ struct Exp {
 struct ExpOfDifference {
   TRIL_INLINE static float at(float x) { return math::exp_of_difference(x); }
 };
+struct Log {
+  TRIL_INLINE static float at(float x) { return math::log(x); }
+};
 struct Sigmoid {
   TRIL_INLINE static float at(float x) { return math::sigmoid(x); }
 };
@@ -116,6 +119,23 @@ TEST_CASE("math: exp of differences from a maximum, and masked ones give 0") {
   CHECK(std::isnan(one<ExpOfDifference>(kNaN)));
 }
 
+TEST_CASE("math: log is right to 1.2e-7 of the larger of 1 and its result, and reaches both infinities") {
+  std::vector<float> positive = sweep(1.2e-38f, 3.4e38f);
+  positive.erase(std::remove_if(positive.begin(), positive.end(), [](float x) { return x < 0; }), positive.end());
+  const auto of_one = [](double expected, double got) {
+    return absolute(expected, got) / std::max(1.0, std::fabs(expected));
+  };
+  CHECK(worst_error<Log>(
+            positive, [](double x) { return std::log(x); }, of_one) < 1.2e-7);
+  CHECK(worst_error<Log>(
+            {0.99f, 0.9999f, 0.9999999f, 1.0000001f, 1.0001f, 1.01f}, [](double x) { return std::log(x); }, relative) <
+        1.2e-7);
+  CHECK(one<Log>(1.0f) == 0.0f);
+  CHECK(one<Log>(0.0f) == -kInfinity);
+  CHECK(one<Log>(kInfinity) == kInfinity);
+  CHECK(std::isnan(one<Log>(kNaN)));
+}
+
 TEST_CASE("math: sigmoid is right to 3e-7 and reaches 0 and 1") {
   const auto exact = [](double x) { return 1 / (1 + std::exp(-x)); };
   CHECK(worst_error<Sigmoid>(sweep(1e-30f, 87.0f), exact, relative) < 3e-7);
@@ -173,6 +193,7 @@ TEST_CASE("math: the f64 forms are the exact ones") {
     CHECK(math::exp(x) == std::exp(x));
     CHECK(math::exp_of_difference(x) == std::exp(x));
     CHECK(math::tanh(x) == std::tanh(x));
+    if (x > 0) CHECK(math::log(x) == std::log(x));
     CHECK(math::sigmoid(x) == Approx(1 / (1 + std::exp(-x))).epsilon(1e-15));
     CHECK(math::gelu_erf(x) == Approx(x * normal_distribution(x)).epsilon(1e-14));
     CHECK(math::gelu_erf_slope(x) == Approx(normal_distribution(x) + x * normal_density(x)).epsilon(1e-14));

@@ -87,8 +87,8 @@ TEST_CASE("run: the best model stays when later ones are worse") {
   const TempFolder folder;
   TrainConfig config = run_config();
   config.steps = 6;
-  config.lr = 3.0;  // so that it gets worse
-  config.min_lr = 3.0;
+  config.lr = 100.0;  // so that it gets worse, by orders of magnitude
+  config.min_lr = 100.0;
   config.warmup = 5;
   REQUIRE(train_in(folder.path(), never, config));
   const ModelState best = load_model(folder.path()).state, last = load_checkpoint(folder.path()).state;

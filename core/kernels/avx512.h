@@ -1,0 +1,51 @@
+// What code written for AVX-512 shares. Where the processor has it is asked once, by avx512::works().
+#pragma once
+
+#if defined(__x86_64__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 finds some in its own header
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#define TRIL_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
+#define TRIL_AVX512_INLINE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma"), always_inline)) inline
+
+namespace tril::avx512 {
+
+[[nodiscard]] inline bool works() {
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("fma");
+  return has;
+}
+
+// Sixteen rows of sixteen numbers become columns.
+TRIL_AVX512_INLINE void transpose(__m512* rows) {
+  __m512 a[16], b[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    a[2 * i] = _mm512_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
+    a[2 * i + 1] = _mm512_unpackhi_ps(rows[2 * i], rows[2 * i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const __m512d p = _mm512_castps_pd(a[4 * i + j]), q = _mm512_castps_pd(a[4 * i + j + 2]);
+      b[4 * i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(p, q));
+      b[4 * i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(p, q));
+    }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512 p = _mm512_shuffle_f32x4(b[i], b[4 + i], 0x88), q = _mm512_shuffle_f32x4(b[i], b[4 + i], 0xdd),
+                 r = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0x88),
+                 s = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0xdd);
+    rows[i] = _mm512_shuffle_f32x4(p, r, 0x88);
+    rows[4 + i] = _mm512_shuffle_f32x4(q, s, 0x88);
+    rows[8 + i] = _mm512_shuffle_f32x4(p, r, 0xdd);
+    rows[12 + i] = _mm512_shuffle_f32x4(q, s, 0xdd);
+  }
+}
+
+}  // namespace tril::avx512
+#endif
