@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "train/cgroup.h"
 #include "train/utf8.h"
 
 namespace tril {
@@ -42,8 +43,8 @@ int64_t read_some(int fd, void* out, int64_t count, const std::string& where) {
 void read_to_end(int fd, const std::string& where, int64_t expected, int64_t limit, std::string& out) {
   const auto check_size = [&](int64_t size, std::string_view got) {
     TRIL_CHECK(size <= limit, where, cat("at most ", limit, " bytes"), got);
-    TRIL_CHECK(size <= physical_memory(), where,
-               cat("at most ", physical_memory(), " bytes, which is this machine's memory"), got);
+    TRIL_CHECK(size <= usable_memory(), where,
+               cat("at most ", usable_memory(), " bytes, which is all the memory there is"), got);
   };
   try {
     check_size(expected, cat(expected));
@@ -80,10 +81,13 @@ Descriptor::~Descriptor() {
 
 int Descriptor::release() { return std::exchange(fd_, -1); }
 
-int64_t physical_memory() {
-  const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
-  const int64_t page = ::sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && page > 0 ? pages * page : kNoLimit;
+int64_t usable_memory() {
+  static const int64_t usable = [] {
+    const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
+    const int64_t page = ::sysconf(_SC_PAGE_SIZE);
+    return std::min(pages > 0 && page > 0 ? pages * page : kNoLimit, cgroup_memory().value_or(kNoLimit));
+  }();
+  return usable;
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {

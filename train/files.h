@@ -28,7 +28,7 @@ class Descriptor {
 };
 
 // The machine's memory in bytes: what no file may be larger than that is to be held whole.
-[[nodiscard]] int64_t physical_memory();
+[[nodiscard]] int64_t usable_memory();
 
 // A regular file, read from front to back. Directories, pipes and devices are refused without being opened.
 class InputFile {

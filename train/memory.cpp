@@ -18,10 +18,10 @@ double training_bytes(const GptConfig& config, int64_t batch) {
 void expect_memory(const GptConfig& config, int64_t batch) {
   config.check();
   constexpr double kMebibyte = 1 << 20;
-  const double needed = training_bytes(config, batch), available = static_cast<double>(physical_memory());
+  const double needed = training_bytes(config, batch), available = static_cast<double>(usable_memory());
   const auto mebibytes = [](double bytes) { return cat(static_cast<int64_t>(bytes / kMebibyte), " MiB"); };
   TRIL_CHECK(needed <= available, "model",
-             cat("one to train within this machine's ", mebibytes(available), " of memory"),
+             cat("one to train within the ", mebibytes(available), " of memory that there are"),
              cat(config.layers, " layers, ", config.width, " wide, context ", config.context, ", batch ", batch,
                  ", about ", mebibytes(needed)),
              "make one of them smaller");

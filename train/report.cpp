@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -78,18 +79,22 @@ bool Report::due(Clock::duration interval) {
 }
 
 std::string Report::progress() const {
-  const double speed = seconds_a_step_ > 0 ? static_cast<double>(options_.tokens_a_step) / seconds_a_step_ : 0;
+  std::string line = cat("step ", last_.step, "/", options_.steps, "  loss ", fixed(last_.loss, 4),
+                         validation_ ? cat("  validation ", fixed(*validation_, 4)) : "");
+  if (steps_timed_ == 0) return line;
+  const double speed = static_cast<double>(options_.tokens_a_step) / seconds_a_step_;
   const double left = static_cast<double>(options_.steps - last_.step) * seconds_a_step_;
-  return cat("step ", last_.step, "/", options_.steps, "  loss ", fixed(last_.loss, 4),
-             validation_ ? cat("  validation ", fixed(*validation_, 4)) : "", "  ", fixed(speed, 0), " ", options_.unit,
-             "/s  ", duration_text(left), " left");
+  return line + cat("  ", fixed(speed, 0), " ", options_.unit, "/s  ", duration_text(left), " left");
 }
 
 void Report::step(const StepResult& result, double seconds) {
   // The first step makes everything ready and tells nothing about the later ones.
-  constexpr double kWeight = 0.05;
-  const bool early = seconds_a_step_ == 0 || last_.step == 0 || result.step <= 2;
-  seconds_a_step_ = early ? seconds : (1 - kWeight) * seconds_a_step_ + kWeight * seconds;
+  constexpr double kLeastWeight = 0.05;
+  if (begun_) {
+    const double weight = std::max(kLeastWeight, 1.0 / static_cast<double>(++steps_timed_));
+    seconds_a_step_ += weight * (seconds - seconds_a_step_);
+  }
+  begun_ = true;
   last_ = result;
   if (result.step == 1 || result.step % options_.log_every == 0) {
     const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();

@@ -60,7 +60,9 @@ class Report {
   LineFile file_;
   StepResult last_;
   std::optional<double> validation_;
-  double seconds_a_step_ = 0;  // smoothed
+  double seconds_a_step_ = 0;  // smoothed, from the second step on
+  int64_t steps_timed_ = 0;
+  bool begun_ = false;
   Clock::time_point start_ = Clock::now(), said_ = start_;
   bool said_anything_ = false;
 };

@@ -121,8 +121,8 @@ Safetensors read_safetensors(const std::string& path) {
     file.read(text.data(), length);
     Header header = parse_header(text, data_bytes, where);
     text = {};
-    TRIL_CHECK(data_bytes <= physical_memory(), where,
-               cat("at most ", physical_memory(), " bytes, which is this machine's memory"), cat(data_bytes));
+    TRIL_CHECK(data_bytes <= usable_memory(), where,
+               cat("at most ", usable_memory(), " bytes, which is all the memory there is"), cat(data_bytes));
     std::vector<std::byte> data(static_cast<size_t>(data_bytes));
     file.read(data.data(), data_bytes);
     return assemble(std::move(header), std::move(data), where);

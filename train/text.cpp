@@ -68,14 +68,14 @@ void list_folder(const std::string& folder, std::vector<Source>& sources, Text& 
 
 // Makes room for all at once, so that joining never copies.
 void reserve(const std::vector<Source>& sources, Text& text) {
-  const auto limit = static_cast<uintmax_t>(physical_memory());
+  const auto limit = static_cast<uintmax_t>(usable_memory());
   uintmax_t total = sources.size();
   for (const Source& source : sources) {
     std::error_code unknown;  // the reader will tell
     const uintmax_t size = source.path == "-" ? 0 : fs::file_size(source.path, unknown);
     if (unknown) continue;
     TRIL_CHECK(size <= limit && total + size <= limit, text.name,
-               cat("texts of at most ", limit, " bytes, which is this machine's memory"), "more");
+               cat("texts of at most ", limit, " bytes, which is all the memory there is"), "more");
     total += size;
   }
   try {

@@ -1,14 +1,7 @@
 // How many threads are worth starting here. Any thread may call.
 #pragma once
 
-#include <optional>
-#include <string>
-
 namespace tril {
-
-// The processors that this process's control group may keep busy, at least 1; nothing where there is no limit. Reads
-// cgroup v2's cpu.max and v1's quota below `root`, of the group and of those above it.
-[[nodiscard]] std::optional<int> cgroup_processors(const std::string& root = "");
 
 // The least of the processors this process may run on, OMP_NUM_THREADS, and the control group's share.
 [[nodiscard]] int default_threads();

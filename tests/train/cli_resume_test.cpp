@@ -70,6 +70,24 @@ TEST_CASE("tril train: a signal finishes the step, saves, says how to go on, and
   }
 }
 
+TEST_CASE("tril train: stopped by a signal it ends with the signal's code, also where nobody can read what it says") {
+  const TinyShell shell;
+  for (const char* output : {"/dev/full", "/dev/null"}) {
+    const Outcome stopped = shell.run(kStartAndAwait + "start book.txt --steps 1000000 --out r" + kDemanding + ">" +
+                                      output + "\nawait '\"step\":10,' r/log.jsonl; kill -HUP $pid; wait $pid");
+    CHECK(stopped.code == 129);
+    CHECK(shell.step("r/last.safetensors") >= 10);
+    CHECK(shell.run("rm -rf r").code == 0);
+  }
+}
+
+TEST_CASE("tril train: the time left is said from the second step on, for the first tells nothing about it") {
+  const TinyShell shell;
+  const Outcome one = shell.train("--steps 1 --out one"), two = shell.train("--steps 2 --out two");
+  CHECK_THAT(one.err, contains("step 1/1  loss ") && !contains(" left"));
+  CHECK_THAT(two.err, contains("step 2/2  loss ") && contains(" characters/s  0:00 left"));
+}
+
 TEST_CASE("tril train: a signal is seen in the middle of a long evaluation and a long sample") {
   const TinyShell shell;
   shell.put("long.txt", tiny_text(4'000'000));

@@ -15,14 +15,15 @@ namespace {
 // A model as it starts, of the characters given, with a context of 8.
 struct ModelShell : Shell {
   explicit ModelShell(const std::string& characters = "abcdefgh\n", TokenKind kind = TokenKind::kChar,
-                      bool broken = false) {
+                      bool broken = false, int64_t steps = 1) {
     TrainConfig config;
     config.tokens = kind;
     config.layers = 1;
     config.heads = 2;
     config.width = 16;
     config.context = 8;
-    const Model model = make_model(config, Tokenizer::make(kind, characters, "text"));
+    Model model = make_model(config, Tokenizer::make(kind, characters, "text"));
+    model.state.step = steps;
     if (broken)
       model.params->find("transformer.h.0.mlp.c_fc.weight")->value.ptr<float>()[5] =
           std::numeric_limits<float>::quiet_NaN();
@@ -163,6 +164,14 @@ TEST_CASE("tril sample: a model of bytes prints UTF-8 whatever it makes of it") 
   const std::string text = shell.text("--length 10000 --prompt '\xF0\x9F\x91\xA9'");
   CHECK(text.substr(0, 4) == "\xF0\x9F\x91\xA9");
   CHECK(is_utf8(text));
+}
+
+TEST_CASE("tril sample: of a model that was never trained it says so, and goes on") {
+  const ModelShell shell("abc", TokenKind::kChar, false, 0);
+  const Outcome outcome = shell.sample("--length 5");
+  CHECK(outcome.code == 0);
+  CHECK(outcome.out.size() == 6);
+  CHECK_THAT(outcome.err, contains("the model has not been trained yet (step 0)"));
 }
 
 TEST_CASE("tril sample: weights that are not finite end in an error that says so") {

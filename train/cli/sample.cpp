@@ -154,6 +154,7 @@ int run_sample(int argc, const char* const* argv) {
   Log log;
   const Model model = load_model(flags.arguments()[0]);
   for (const std::string& line : model.warnings) log.warn(line);
+  if (model.state.step == 0) log.warn("the model has not been trained yet (step 0): it writes at random");
   const std::string prompt = prompt_text(flags, model.tokenizer.kind(), log);
   const int64_t context = model.config.context;
   std::vector<int32_t> tokens = model.tokenizer.encode(prompt, "prompt");

@@ -141,8 +141,12 @@ int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, Log& l
   if (!done)
     log.note(cat("stopped at step ", model.state.step, " of ", model.training.steps,
                  " and saved; to go on: tril train ", "--resume ", shell_quoted(folder.path())));
-  write_output(last_line(model, folder));
   constexpr int kSignalBase = 128;
+  try {
+    write_output(last_line(model, folder));
+  } catch (const OutputError&) {
+    if (done) throw;  // else the terminal may be gone, and what it said with it
+  }
   return done ? 0 : kSignalBase + stop_signal();
 }
 
