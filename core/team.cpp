@@ -27,8 +27,9 @@ Team::~Team() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-bool Team::run(FunctionRef<void(int)> work) {
+bool Team::run(FunctionRef<void(int)> work, int64_t longer) {
   work_ = &work;
+  limit_ = longer * patience_;
   kept_waiting_ = false;
   if (!workers_.empty()) {
     ++round_;
@@ -56,8 +57,8 @@ void Team::wait(int member) {
   const uint64_t mine = place(member).load(std::memory_order_relaxed) + 1;
   place(member).store(mine, std::memory_order_release);
   for (int other = 0; other < size(); ++other)
-    for (int looks = 0; place(other).load(std::memory_order_acquire) < mine; ++looks) {
-      if (looks < patience_) {
+    for (int64_t looks = 0; place(other).load(std::memory_order_acquire) < mine; ++looks) {
+      if (looks < limit_) {
         pause();
       } else {
         if (member == 0) kept_waiting_ = true;

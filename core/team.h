@@ -27,8 +27,9 @@ class Team {
 
   [[nodiscard]] int size() const { return static_cast<int>(workers_.size()) + 1; }
   // Every member calls work(member); returns when all are done. The work must not throw. False where a member kept the
-  // caller waiting long: it probably has no processor to itself, and working alone is faster.
-  bool run(FunctionRef<void(int)> work);
+  // caller waiting long: it probably has no processor to itself, and working alone is faster. `longer`: how many times
+  // longer than usual this work is, and so may the waits be.
+  bool run(FunctionRef<void(int)> work, int64_t longer = 1);
   // Inside the work: goes on when every member has come here. What each wrote before, all see after.
   void wait(int member);
 
@@ -39,6 +40,7 @@ class Team {
   void serve(int member);
 
   int patience_;
+  int64_t limit_ = 0;  // of looks at a time, in this piece of work
   std::unique_ptr<Place[]> places_;
   std::atomic<uint32_t> round_{0};  // counts the pieces of work
   std::atomic<bool> end_{false};

@@ -4,13 +4,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/kernels/avx512.h"
 #include "core/kernels/math.h"
 #include "core/kernels/norm_rows.h"
 
 namespace tril {
 namespace {
 
-constexpr int64_t kRows = 32;  // tokens taken together where several are known
+constexpr int64_t kRows = 64;  // tokens taken together where several are known
+constexpr int64_t kMostStreams = 1 << 16;
 constexpr float kEpsilon = 1e-5f;
 
 using Matrix = panels::Matrix<float>;
@@ -42,9 +44,24 @@ int patience_of(const GptConfig& config) {
   return static_cast<int>(std::min<int64_t>(Team::kPatience + config.width * config.width / 16, 1 << 24));
 }
 
-TRIL_CLONES void multiply(const float* x, int64_t row_x, int64_t rows, const Matrix& w, const float* bias, float* y,
-                          int64_t row_y) {
+#if defined(__x86_64__)
+TRIL_AVX512 void multiply_many(const float* x, int64_t row_x, int64_t rows, const Matrix& w, const float* bias,
+                               float* y, int64_t row_y) {
+  panels::product<8>(x, row_x, rows, w, bias, y, row_y);
+}
+#endif
+
+TRIL_CLONES void multiply_few(const float* x, int64_t row_x, int64_t rows, const Matrix& w, const float* bias, float* y,
+                              int64_t row_y) {
   panels::product(x, row_x, rows, w, bias, y, row_y);
+}
+
+void multiply(const float* x, int64_t row_x, int64_t rows, const Matrix& w, const float* bias, float* y,
+              int64_t row_y) {
+#if defined(__x86_64__)
+  if (rows >= 8 && avx512::works()) return multiply_many(x, row_x, rows, w, bias, y, row_y);
+#endif
+  multiply_few(x, row_x, rows, w, bias, y, row_y);
 }
 
 TRIL_CLONES void normalise(const float* x, const float* weight, const float* bias, float* y, int64_t n) {
@@ -82,8 +99,8 @@ TRIL_CLONES void attend_head(const float* q, const Matrix& keys, const Matrix& v
 // Looks parameters up by name, checks them, and lays them out.
 class Decoder::Packer {
  public:
-  Packer(const ParamStore& params, const GptConfig& config, Arena& memory)
-      : params_(params), config_(config), memory_(memory) {
+  Packer(const ParamStore& params, const GptConfig& config, int64_t streams, Arena& memory)
+      : params_(params), config_(config), streams_(streams), memory_(memory) {
     TRIL_CHECK(params.frozen() && params.dtype() == DType::f32, "decoder", "a frozen store of f32 parameters",
                params.frozen() ? cat("one of ", params.dtype()) : "one that still grows");
     // So that all weights lie in one block: the store's own size and the zeros that fill panels up.
@@ -143,6 +160,7 @@ class Decoder::Packer {
 
   const ParamStore& params_;
   const GptConfig& config_;
+  int64_t streams_;
   Arena& memory_;
 };
 
@@ -167,17 +185,20 @@ Decoder::Part Decoder::Packer::part(const std::string& name, int64_t index) {
     part.fc_bias = copy(find(cat(name, ".mlp.c_fc.bias"), {units}), unit, unit_end);
   }
   part.values_row = row_of_pieces(size, D);
-  part.keys = floats(size * panels::round_up(config_.context, kPanel));
-  part.values = floats(config_.context * part.values_row);
+  part.keys_size = size * panels::round_up(config_.context, kPanel);
+  part.values_size = config_.context * part.values_row;
+  part.keys = floats(streams_ * part.keys_size);
+  part.values = floats(streams_ * part.values_size);
   return part;
 }
 
-Decoder::Decoder(const ParamStore& params, const GptConfig& config, int threads)
+Decoder::Decoder(const ParamStore& params, const GptConfig& config, int threads, int64_t streams)
     : config_(checked(config)),
       head_size_(config.width / config.heads),
       row_(padded(config.width)),
       team_(static_cast<int>(std::min<int64_t>(threads, parts_of(config))), patience_of(config)) {
-  Packer packer(params, config_, memory_);
+  TRIL_CHECK(streams >= 1 && streams <= kMostStreams, "decoder", cat("1 to ", kMostStreams, " streams"), cat(streams));
+  Packer packer(params, config_, streams, memory_);
   const int64_t C = config.width, parts = parts_of(config);
   const auto block = [](int64_t layer) { return cat("transformer.h.", layer); };
   layers_.resize(static_cast<size_t>(config.layers));
@@ -201,8 +222,13 @@ Decoder::Decoder(const ParamStore& params, const GptConfig& config, int threads)
   ln_f_ = packer.norm("transformer.ln_f");
   token_table_ = packer.copy(packer.find("transformer.wte.weight", {config.vocabulary, C}), 0, config.vocabulary * C);
   position_table_ = packer.copy(packer.find("transformer.wpe.weight", {config.context, C}), 0, config.context * C);
-  logits_ = packer.floats(padded(config.vocabulary));
-  tokens_.resize(static_cast<size_t>(config.context));
+  logits_row_ = padded(config.vocabulary);
+  logits_ = packer.floats(streams * logits_row_);
+  row_logits_ = packer.floats(std::min(streams, kRows) * logits_row_);
+  streams_.resize(static_cast<size_t>(streams));
+  for (Stream& stream : streams_) stream.tokens.resize(static_cast<size_t>(config.context));
+  rows_.reserve(static_cast<size_t>(kRows));
+  together_.reserve(static_cast<size_t>(kRows));
   for (int member = 0; member < team_.size(); ++member) work_.push_back(make_work(packer));
 }
 
@@ -222,49 +248,126 @@ Decoder::Work Decoder::make_work(Packer& packer) const {
   return work;
 }
 
-void Decoder::reset() { window_ = position_ = 0; }
+int64_t Decoder::stream_bytes(const GptConfig& config) {
+  return config.layers * config.context * 2 * config.width * int64_t{sizeof(float)};
+}
 
-std::span<const float> Decoder::feed(std::span<const int32_t> tokens) {
+const Decoder::Stream& Decoder::stream_at(int64_t index) const {
+  TRIL_CHECK(index >= 0 && index < streams(), "decoder", cat("streams from 0 to ", streams() - 1), cat(index));
+  return streams_[static_cast<size_t>(index)];
+}
+
+void Decoder::check_token(int32_t token) const {
+  TRIL_CHECK(token >= 0 && token < config_.vocabulary, "decoder", cat("tokens from 0 to ", config_.vocabulary - 1),
+             cat(token));
+}
+
+void Decoder::reset() {
+  for (Stream& stream : streams_) stream.window = stream.position = 0;
+}
+
+std::span<const float> Decoder::logits(int64_t stream) const {
+  TRIL_CHECK(stream_at(stream).position > 0, "decoder", "a stream that has seen a token", cat("stream ", stream));
+  return {logits_ + stream * logits_row_, static_cast<size_t>(config_.vocabulary)};
+}
+
+void Decoder::copy(int64_t from, int64_t to) {
+  const Stream& source = stream_at(from);
+  (void)stream_at(to);
+  if (from == to) return;
+  streams_[static_cast<size_t>(to)] = source;
+  std::copy_n(logits_ + from * logits_row_, logits_row_, logits_ + to * logits_row_);
+  const int64_t panels_seen = panels::round_up(source.window, kPanel) * head_size_;
+  const int64_t plane = panels::round_up(config_.context, kPanel) * head_size_;
+  for (const Layer& layer : layers_)
+    for (const Part& part : layer.parts) {
+      const float* const keys = part.keys + from * part.keys_size;
+      for (int64_t h = 0; h < part.heads; ++h)
+        std::copy_n(keys + h * plane, panels_seen, part.keys + to * part.keys_size + h * plane);
+      std::copy_n(part.values + from * part.values_size, source.window * part.values_row,
+                  part.values + to * part.values_size);
+    }
+}
+
+std::span<const float> Decoder::feed(int64_t index, std::span<const int32_t> tokens) {
+  (void)stream_at(index);
   TRIL_CHECK(!tokens.empty(), "decoder", "at least one token", "none");
-  for (const int32_t token : tokens)
-    TRIL_CHECK(token >= 0 && token < config_.vocabulary, "decoder", cat("tokens from 0 to ", config_.vocabulary - 1),
-               cat(token));
+  for (const int32_t token : tokens) check_token(token);
+  Stream& stream = streams_[static_cast<size_t>(index)];
   const auto count = static_cast<int64_t>(tokens.size());
-  const int64_t T = config_.context, gone_at_once = T - T / 2, before = window_;
+  const int64_t T = config_.context, gone_at_once = T - T / 2, before = stream.window;
   // A token that finds the window full makes room; however many do, only the last window has to be computed.
   const int64_t over = std::max<int64_t>(before + count - T, 0);
   const int64_t gone = (over + gone_at_once - 1) / gone_at_once * gone_at_once;
-  window_ = before + count - gone;
-  position_ += count;
-  const int64_t old = std::max<int64_t>(window_ - count, 0);
-  if (gone > 0) std::copy(tokens_.begin() + (before - old), tokens_.begin() + before, tokens_.begin());
-  std::copy(tokens.end() - (window_ - old), tokens.end(), tokens_.begin() + old);
+  stream.window = before + count - gone;
+  stream.position += count;
+  const int64_t old = std::max<int64_t>(stream.window - count, 0);
+  const auto window = stream.tokens.begin();
+  if (gone > 0) std::copy(window + (before - old), window + before, window);
+  std::copy(tokens.end() - (stream.window - old), tokens.end(), window + old);
 
-  int64_t rows = 0;
-  for (int64_t first = gone > 0 ? 0 : before; first < window_; first += rows) {
-    rows = std::min(kRows, window_ - first);
-    // On a busy machine the team is late, and one thread does it all for a while.
-    if (team_.size() == 1 || alone_ > 0) {
-      run(0, 1, first, rows);
-      --alone_;
-    } else if (team_.run([&](int member) { run(member, team_.size(), first, rows); })) {
-      alone_next_ = kFirstAlone;
-    } else {
-      alone_ = alone_next_;
-      alone_next_ = std::min(2 * alone_next_, kMostAlone);
-    }
+  for (int64_t first = gone > 0 ? 0 : before; first < stream.window;) {
+    rows_.clear();
+    for (; first < stream.window && static_cast<int64_t>(rows_.size()) < kRows; ++first)
+      rows_.push_back({index, first, stream.tokens[static_cast<size_t>(first)]});
+    take_in(rows_, first == stream.window ? 1 : 0);
   }
-  return {logits_, static_cast<size_t>(config_.vocabulary)};
+  return logits(index);
 }
 
-void Decoder::run(int member, int members, int64_t first, int64_t rows) {
+void Decoder::feed_each(std::span<const Next> next) {
+  int64_t last = -1;
+  for (const Next& one : next) {
+    (void)stream_at(one.stream);
+    check_token(one.token);
+    TRIL_CHECK(one.stream > last, "decoder", "each stream once, in ascending order",
+               cat("stream ", one.stream, " after ", last));
+    last = one.stream;
+  }
+  const auto flush = [&] {
+    if (!together_.empty()) take_in(together_, static_cast<int64_t>(together_.size()));
+    together_.clear();
+  };
+  for (const Next& one : next) {
+    Stream& stream = streams_[static_cast<size_t>(one.stream)];
+    if (stream.window == config_.context) {  // half of it is read anew, so it goes by itself
+      (void)feed(one.stream, {&one.token, 1});
+      continue;
+    }
+    together_.push_back({one.stream, stream.window, one.token});
+    stream.tokens[static_cast<size_t>(stream.window++)] = one.token;
+    ++stream.position;
+    if (static_cast<int64_t>(together_.size()) == kRows) flush();
+  }
+  flush();
+}
+
+void Decoder::take_in(std::span<const Row> rows, int64_t wanted) {
+  // On a busy machine the team is late, and one thread does it all for a while.
+  if (team_.size() == 1 || alone_ > 0) {
+    run(0, 1, rows, wanted);
+    --alone_;
+  } else if (team_.run([&](int member) { run(member, team_.size(), rows, wanted); },
+                       static_cast<int64_t>(rows.size()))) {
+    alone_next_ = kFirstAlone;
+  } else {
+    alone_ = alone_next_;
+    alone_next_ = std::min(2 * alone_next_, kMostAlone);
+  }
+  const auto first = static_cast<int64_t>(rows.size()) - wanted;
+  for (int64_t i = 0; i < wanted; ++i)
+    std::copy_n(row_logits_ + i * logits_row_, logits_row_,
+                logits_ + rows[static_cast<size_t>(first + i)].stream * logits_row_);
+}
+
+void Decoder::run(int member, int members, std::span<const Row> all, int64_t wanted) {
   const Work& work = work_[static_cast<size_t>(member)];
-  const int64_t C = config_.width, parts = static_cast<int64_t>(heads_.size());
+  const int64_t C = config_.width, parts = static_cast<int64_t>(heads_.size()), rows = static_cast<int64_t>(all.size());
   const int64_t begin = parts * member / members, end = parts * (member + 1) / members;
   for (int64_t row = 0; row < rows; ++row) {
     float* const x = work.stream + row * row_;
-    std::copy_n(position_table_ + (first + row) * C, C, x);
-    add(token_table_ + tokens_[static_cast<size_t>(first + row)] * C, x, C);
+    std::copy_n(position_table_ + all[static_cast<size_t>(row)].at * C, C, x);
+    add(token_table_ + all[static_cast<size_t>(row)].token * C, x, C);
   }
 
   int64_t turn = 0;
@@ -284,43 +387,47 @@ void Decoder::run(int member, int members, int64_t first, int64_t rows) {
   };
   for (const Layer& layer : layers_) {
     residual(layer.ln_1, layer.attention_bias,
-             [&](int64_t part, float* out) { attend(layer.parts[static_cast<size_t>(part)], first, rows, work, out); });
+             [&](int64_t part, float* out) { attend(layer.parts[static_cast<size_t>(part)], all, work, out); });
     residual(layer.ln_2, layer.mlp_bias,
              [&](int64_t part, float* out) { think(layer.parts[static_cast<size_t>(part)], rows, work, out); });
   }
-  if (first + rows < window_) return;
-  normalise(work.stream + (rows - 1) * row_, ln_f_.weight, ln_f_.bias, work.normed, C);
+  if (wanted == 0) return;
+  for (int64_t i = 0; i < wanted; ++i)
+    normalise(work.stream + (rows - wanted + i) * row_, ln_f_.weight, ln_f_.bias, work.normed + i * row_, C);
   for (int64_t part = begin; part < end; ++part) {
     const Head& head = heads_[static_cast<size_t>(part)];
-    multiply(work.normed, row_, 1, head.weight, nullptr, logits_ + head.first, 0);
+    multiply(work.normed, row_, wanted, head.weight, nullptr, row_logits_ + head.first, logits_row_);
   }
 }
 
 // Keeps keys and values of the rows, then lets each look back.
-void Decoder::attend(const Part& part, int64_t first, int64_t rows, const Work& work, float* out) const {
-  const int64_t D = head_size_, size = part.heads * D, plane = panels::round_up(config_.context, kPanel) * D;
+void Decoder::attend(const Part& part, std::span<const Row> all, const Work& work, float* out) const {
+  const int64_t D = head_size_, rows = static_cast<int64_t>(all.size()), size = part.heads * D,
+                plane = panels::round_up(config_.context, kPanel) * D;
   multiply(work.normed, row_, rows, part.qkv, part.qkv_bias, work.qkv, work.qkv_row);
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t t = first + row;
+    const auto [stream, t, token] = all[static_cast<size_t>(row)];
     const float* const k = work.qkv + row * work.qkv_row + size;
     // The first of a group of lanes clears the others.
     const int64_t lanes = t % panels::kLanes == 0 ? panels::kLanes : 1;
     for (int64_t h = 0; h < part.heads; ++h)
       for (int64_t d = 0; d < D; ++d) {
-        float* const key = part.keys + h * plane + t / kPanel * kPanel * D + d * kPanel + t % kPanel;
+        float* const key =
+            part.keys + stream * part.keys_size + h * plane + t / kPanel * kPanel * D + d * kPanel + t % kPanel;
         std::fill(key + 1, key + lanes, 0.0f);
         *key = k[h * D + d];
       }
-    float* const values = part.values + t * part.values_row;
+    float* const values = part.values + stream * part.values_size + t * part.values_row;
     std::fill(std::copy_n(k + size, size, values), values + part.values_row, 0.0f);
   }
   const float scale = 1.0f / std::sqrt(static_cast<float>(D));
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t h = 0; h < part.heads; ++h) {
-      const int64_t seen = first + row + 1;
-      attend_head(work.qkv + row * work.qkv_row + h * D, {part.keys + h * plane, D, seen, kPanel, kPanel * D},
-                  {part.values + h * D, seen, D, part.values_row, kPanel}, scale, work.scores,
-                  work.mixed + row * work.mixed_row + h * D);
+      const int64_t stream = all[static_cast<size_t>(row)].stream, seen = all[static_cast<size_t>(row)].at + 1;
+      attend_head(work.qkv + row * work.qkv_row + h * D,
+                  {part.keys + stream * part.keys_size + h * plane, D, seen, kPanel, kPanel * D},
+                  {part.values + stream * part.values_size + h * D, seen, D, part.values_row, kPanel}, scale,
+                  work.scores, work.mixed + row * work.mixed_row + h * D);
     }
   multiply(work.mixed, work.mixed_row, rows, part.attention_projection, nullptr, out, row_);
 }

@@ -11,8 +11,16 @@
 // context tokens. What it sees depends only on how many tokens came before, so the logits are those that a full forward
 // pass over the window would give.
 //
-// A Decoder copies the weights: the store may change or go. It belongs to the thread that made it. Streams are separate
-// decoders, or one after another with reset().
+// Several streams, texts of their own, can go on together: for each token the weights then stream by once for all.
+//
+//   Decoder decoder(store, config, threads, 8);
+//   decoder.feed(0, prompt);
+//   for (int i = 1; i < 8; ++i) decoder.copy(0, i);
+//   decoder.feed_each(next);                           // a token for each
+//   logits = decoder.logits(3);
+//
+// A stream's logits do not depend on the others, to the bit. A Decoder copies the weights: the store may change or go.
+// It belongs to the thread that made it.
 #pragma once
 
 #include <cstdint>
@@ -29,20 +37,34 @@ namespace tril {
 class Decoder {
  public:
   // The store holds a Gpt's parameters in f32. The work is cut into pieces that depend on the configuration alone, so
-  // the logits have the same bits at any number of threads.
-  Decoder(const ParamStore& params, const GptConfig& config, int threads = 1);
+  // the logits have the same bits at any number of threads. Each stream keeps stream_bytes() of keys and values.
+  Decoder(const ParamStore& params, const GptConfig& config, int threads = 1, int64_t streams = 1);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  // Forgets all tokens.
+  // Forgets all tokens, of all streams.
   void reset();
-  // The logits (V) of the token after this one, or after the last of these: valid until the next call, always at the
-  // same address.
+  // The logits (V) of the token after this one, or after the last of these, in stream 0: valid until its next token,
+  // always at the same address.
   std::span<const float> feed(int32_t token) { return feed(std::span<const int32_t>(&token, 1)); }
-  std::span<const float> feed(std::span<const int32_t> tokens);
+  std::span<const float> feed(std::span<const int32_t> tokens) { return feed(0, tokens); }
+  std::span<const float> feed(int64_t stream, std::span<const int32_t> tokens);
+  // One more token for each of some streams, in ascending order.
+  struct Next {
+    int64_t stream;
+    int32_t token;
+  };
+  void feed_each(std::span<const Next> next);
+  // What feed returned, or would have.
+  [[nodiscard]] std::span<const float> logits(int64_t stream) const;
+  // Stream `to` has then seen what `from` has.
+  void copy(int64_t from, int64_t to);
 
-  [[nodiscard]] int64_t position() const { return position_; }  // tokens fed since the reset
-  [[nodiscard]] int64_t window() const { return window_; }      // the last of them, which the model sees
+  [[nodiscard]] int64_t streams() const { return static_cast<int64_t>(streams_.size()); }
+  [[nodiscard]] static int64_t stream_bytes(const GptConfig& config);
+  // Tokens fed since the reset, and the last of them, which the model sees.
+  [[nodiscard]] int64_t position(int64_t stream = 0) const { return stream_at(stream).position; }
+  [[nodiscard]] int64_t window(int64_t stream = 0) const { return stream_at(stream).window; }
   [[nodiscard]] const GptConfig& config() const { return config_; }
   [[nodiscard]] int threads() const { return team_.size(); }
 
@@ -57,8 +79,17 @@ class Decoder {
     int64_t heads;
     Matrix qkv, attention_projection, fc, mlp_projection;
     const float *qkv_bias, *fc_bias;
-    float *keys, *values;  // of the window: keys (heads, T / 64, D, 64), values (T, row)
+    float *keys, *values;  // of each stream's window: keys (heads, T / 64, D, 64), values (T, row)
     int64_t values_row;
+    int64_t keys_size, values_size;  // of one stream
+  };
+  struct Stream {
+    std::vector<int32_t> tokens;  // of the window
+    int64_t window = 0, position = 0;
+  };
+  struct Row {           // a token to take in
+    int64_t stream, at;  // its place in the stream's window
+    int32_t token;
   };
   struct Layer {
     Norm ln_1, ln_2;
@@ -78,9 +109,12 @@ class Decoder {
 
   class Packer;
   [[nodiscard]] Work make_work(Packer& packer) const;
-  // The tokens of the window from `first` on, `rows` of them, through the whole model; the work of one of `members`.
-  void run(int member, int members, int64_t first, int64_t rows);
-  void attend(const Part& part, int64_t first, int64_t rows, const Work& work, float* out) const;
+  [[nodiscard]] const Stream& stream_at(int64_t index) const;
+  void check_token(int32_t token) const;
+  // Rows, of one stream in order or of different ones, through the whole model; the logits of the last `wanted`.
+  void take_in(std::span<const Row> rows, int64_t wanted);
+  void run(int member, int members, std::span<const Row> rows, int64_t wanted);  // the work of one of the members
+  void attend(const Part& part, std::span<const Row> rows, const Work& work, float* out) const;
   void think(const Part& part, int64_t rows, const Work& work, float* out) const;
 
   GptConfig config_;
@@ -96,9 +130,10 @@ class Decoder {
   int64_t alone_ = 0, alone_next_ = kFirstAlone;  // passes to make without the team: now, and when it is late again
   std::vector<Work> work_;                        // one a member
   std::vector<float*> partial_;  // of each part, (rows, row_), twice: the next sum begins while others still read
-  float* logits_ = nullptr;
-  std::vector<int32_t> tokens_;  // of the window
-  int64_t window_ = 0, position_ = 0;
+  float *logits_ = nullptr, *row_logits_ = nullptr;  // by stream, and by row of a pass: rows of logits_row_
+  int64_t logits_row_ = 0;
+  std::vector<Stream> streams_;
+  std::vector<Row> rows_, together_;  // of a pass: of one stream, and of different ones
 };
 
 }  // namespace tril

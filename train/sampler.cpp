@@ -143,34 +143,92 @@ void StopText::flush(std::string& out) {
   matched_ = 0;
 }
 
+namespace {
+
+// A text on its way from tokens to characters.
+class Text {
+ public:
+  Text(const Tokenizer& tokenizer, const std::string& stop) : tokenizer_(tokenizer), stop_(stop) {}
+
+  // A prompt of bytes may end within a character, which the continuation then completes.
+  [[nodiscard]] std::string_view begin(std::span<const int32_t> prompt) {
+    out_.clear();
+    characters_.push(tokenizer_.decode(prompt), out_);
+    return out_;
+  }
+  [[nodiscard]] std::string_view take(int32_t token) {
+    bytes_.clear(), free_.clear(), out_.clear();
+    tokenizer_.decode(token, bytes_);
+    stopped_ = stop_.push(bytes_, free_);
+    characters_.push(free_, out_);
+    return out_;
+  }
+  [[nodiscard]] std::string_view finish() {
+    free_.clear(), out_.clear();
+    if (!stopped_) stop_.flush(free_);
+    characters_.push(free_, out_);
+    characters_.flush(out_);
+    return out_;
+  }
+  [[nodiscard]] bool stopped() const { return stopped_; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  StopText stop_;
+  Utf8Stream characters_;
+  std::string bytes_, free_, out_;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+void write_texts(Decoder& decoder, Sampler& sampler, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                 int64_t count, const WriteOptions& options, FunctionRef<bool(const Piece&)> sink) {
+  TRIL_CHECK(!prompt.empty(), "sample", "a prompt of at least one token", "none");
+  TRIL_CHECK(count >= 1 && count <= decoder.streams(), "sample", cat("1 to ", decoder.streams(), " texts together"),
+             cat(count));
+  std::vector<Text> texts;
+  std::vector<Decoder::Next> next;  // a token for each text that goes on
+  bool going = true;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string_view begun = texts.emplace_back(tokenizer, options.stop).begin(prompt);
+    next.push_back({i, 0});
+    going &= !options.echo || sink({i, begun, false});
+  }
+  const auto finish = [&](int64_t i) { (void)sink({i, texts[static_cast<size_t>(i)].finish(), true}); };
+  decoder.reset();
+  if (going && options.length > 0) {
+    const auto seen = std::min(prompt.size(), static_cast<size_t>(decoder.config().context));
+    (void)decoder.feed(0, prompt.last(seen));
+    for (int64_t i = 1; i < count; ++i) decoder.copy(0, i);
+  }
+  for (int64_t position = 0; position < options.length && going && !next.empty(); ++position) {
+    if (position > 0) decoder.feed_each(next);
+    for (auto& [i, token] : next) {
+      token = sampler.pick(decoder.logits(i), options.stream + static_cast<uint32_t>(i), position);
+      going &= sink({i, texts[static_cast<size_t>(i)].take(token), false});
+    }
+    std::erase_if(next, [&](const Decoder::Next& one) {
+      const bool stopped = texts[static_cast<size_t>(one.stream)].stopped();
+      if (stopped) finish(one.stream);
+      return stopped;
+    });
+  }
+  for (const Decoder::Next& one : next) finish(one.stream);
+}
+
 void write_text(Decoder& decoder, Sampler& sampler, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
                 const WriteOptions& options, FunctionRef<bool(std::string_view)> sink) {
-  TRIL_CHECK(!prompt.empty(), "sample", "a prompt of at least one token", "none");
-  StopText stop(options.stop);
-  Utf8Stream characters;
-  std::string bytes, free, text;
-  // A prompt of bytes may end within a character, which the continuation then completes.
-  characters.push(tokenizer.decode(prompt), text);
-  bool going = !options.echo || sink(text), stopped = false;
+  write_texts(decoder, sampler, tokenizer, prompt, 1, options, [&](const Piece& piece) {
+    return piece.last && piece.characters.empty() ? true : sink(piece.characters);
+  });
+}
 
-  decoder.reset();
-  const auto seen = std::min(prompt.size(), static_cast<size_t>(decoder.config().context));
-  std::span<const int32_t> next = prompt.last(seen);
-  int32_t token = 0;
-  for (int64_t position = 0; position < options.length && going && !stopped; ++position) {
-    token = sampler.pick(decoder.feed(next), options.stream, position);
-    next = {&token, 1};
-    bytes.clear(), free.clear(), text.clear();
-    tokenizer.decode(token, bytes);
-    stopped = stop.push(bytes, free);
-    characters.push(free, text);
-    going = sink(text);
-  }
-  free.clear(), text.clear();
-  if (!stopped) stop.flush(free);
-  characters.push(free, text);
-  characters.flush(text);
-  if (!text.empty()) (void)sink(text);
+int64_t texts_together(const GptConfig& config, int64_t count, int64_t length) {
+  constexpr int64_t kMost = 64, kCaches = int64_t{256} << 20, kWaiting = int64_t{64} << 20, kBytesAToken = 4;
+  return std::clamp<int64_t>(std::min({count, kCaches / Decoder::stream_bytes(config),
+                                       kWaiting / (kBytesAToken * std::max<int64_t>(length, 1))}),
+                             1, kMost);
 }
 
 }  // namespace tril

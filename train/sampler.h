@@ -72,4 +72,16 @@ struct WriteOptions {
 void write_text(Decoder& decoder, Sampler& sampler, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
                 const WriteOptions& options, FunctionRef<bool(std::string_view)> sink);
 
+// Texts made together: options.stream and the `count` - 1 that follow it, in as many of the decoder's streams. Each is
+// what it is alone.
+struct Piece {
+  int64_t text;  // from 0
+  std::string_view characters;
+  bool last;
+};
+void write_texts(Decoder& decoder, Sampler& sampler, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                 int64_t count, const WriteOptions& options, FunctionRef<bool(const Piece&)> sink);
+// How many texts are worth making together: no more than `count`, and than memory for what waits to be printed allows.
+[[nodiscard]] int64_t texts_together(const GptConfig& config, int64_t count, int64_t length);
+
 }  // namespace tril

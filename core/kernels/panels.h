@@ -1,7 +1,7 @@
 // Matrix products for a few rows at a time, where reading the matrix is the work: y (rows, outputs) = x (rows, inputs)
 // · W. The matrix lies in panels of 64 outputs, each with its 64 numbers of every input one after the other, so that a
-// panel's sums stay in registers while the matrix streams by. Rows of x are taken one or four at a time; each sum adds
-// its inputs in order, so the result does not depend on how rows are grouped.
+// panel's sums stay in registers while the matrix streams by. Rows of x are taken one, four or eight at a time; each
+// sum adds its inputs in order, so the result does not depend on how rows are grouped.
 #pragma once
 
 #include <cstdint>
@@ -58,28 +58,33 @@ TRIL_INLINE void block(const T* x, int64_t row_x, const T* w, int64_t inputs, in
     for (int j = 0; j < kWidth; ++j) y[r * row_y + j] = sums[r][j];
 }
 
-// kWidth outputs from `first` on, of all rows.
-template <int kWidth, class T>
+// kWidth outputs from `first` on, of all rows, kMost of them at a time: as many as the registers hold sums of.
+template <int kMost, int kWidth, class T>
 TRIL_INLINE void columns(const T* x, int64_t row_x, int64_t rows, const Matrix<T>& w, int64_t first, const T* bias,
                          T* y, int64_t row_y) {
   const T* const part = w.data + first / kPanel * w.panel_stride + first % kPanel;
   const T* const part_bias = bias == nullptr ? nullptr : bias + first;
   int64_t row = 0;
+  if constexpr (kMost > 4)
+    for (; row + kMost <= rows; row += kMost)
+      block<kMost, kWidth>(x + row * row_x, row_x, part, w.inputs, w.input_stride, part_bias, y + row * row_y + first,
+                           row_y);
   for (; row + 4 <= rows; row += 4)
     block<4, kWidth>(x + row * row_x, row_x, part, w.inputs, w.input_stride, part_bias, y + row * row_y + first, row_y);
   for (; row < rows; ++row)
     block<1, kWidth>(x + row * row_x, row_x, part, w.inputs, w.input_stride, part_bias, y + row * row_y + first, row_y);
 }
 
-// y = x · W [+ bias]. Rows of x lie row_x apart, those of y row_y and have room for padded(outputs).
-template <class T>
+// y = x · W [+ bias]. Rows of x lie row_x apart, those of y row_y and have room for padded(outputs). kMost is 4, or 8
+// for code that only runs where there are registers enough for 8 x 32 sums.
+template <int kMost = 4, class T>
 TRIL_INLINE void product(const T* x, int64_t row_x, int64_t rows, const Matrix<T>& w, const T* bias, T* y,
                          int64_t row_y) {
   int64_t first = 0;
   if (rows == 1)
-    for (; first + 64 <= w.outputs; first += 64) columns<64>(x, row_x, 1, w, first, bias, y, row_y);
-  for (; first + 32 <= padded(w.outputs); first += 32) columns<32>(x, row_x, rows, w, first, bias, y, row_y);
-  if (first < w.outputs) columns<16>(x, row_x, rows, w, first, bias, y, row_y);
+    for (; first + 64 <= w.outputs; first += 64) columns<4, 64>(x, row_x, 1, w, first, bias, y, row_y);
+  for (; first + 32 <= padded(w.outputs); first += 32) columns<kMost, 32>(x, row_x, rows, w, first, bias, y, row_y);
+  if (first < w.outputs) columns<kMost, 16>(x, row_x, rows, w, first, bias, y, row_y);
 }
 
 }  // namespace tril::panels

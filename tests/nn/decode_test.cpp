@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -163,6 +164,79 @@ TEST_CASE("decode: the number of threads does not change a bit", "[decode]") {
         REQUIRE(distance(several.feed(tokens[i]), copy(one.feed(tokens[i]))) == 0.0);
     }
   }
+}
+
+TEST_CASE("decode: a stream's logits are to the bit what they are alone, whatever the others do", "[decode]") {
+  for (const GptConfig& config : kConfigs)
+    for (const int threads : {1, 2}) {
+      INFO(label(config) << ", threads " << threads);
+      SmallGpt model(config);
+      constexpr int64_t kStreams = 70;  // more than go together
+      Decoder together(model.store, config, threads, kStreams);
+      std::vector<std::unique_ptr<Decoder>> alone;
+      for (int64_t i = 0; i < kStreams; ++i) alone.push_back(std::make_unique<Decoder>(model.store, config));
+      const std::vector<int32_t> tokens = model.random_tokens(2000);
+      const std::span<const int32_t> all(tokens);
+      // Some streams begin with a prompt, of different lengths, and reach the context at different times.
+      for (int64_t i = 0; i < kStreams; i += 3) {
+        const auto prompt = all.subspan(static_cast<size_t>(i), static_cast<size_t>(i % 5 + 1));
+        REQUIRE(distance(together.feed(i, prompt), copy(alone[static_cast<size_t>(i)]->feed(prompt))) == 0.0);
+      }
+      size_t at = 0;
+      for (int64_t turn = 0; turn < std::min<int64_t>(config.context + 3, 25); ++turn) {
+        std::vector<Decoder::Next> next;
+        for (int64_t i = 0; i < kStreams; ++i)
+          if ((i + turn) % 7 != 0) next.push_back({i, tokens[at++ % tokens.size()]});
+        together.feed_each(next);
+        for (const auto& [stream, token] : next) {
+          Decoder& own = *alone[static_cast<size_t>(stream)];
+          REQUIRE(distance(together.logits(stream), copy(own.feed(token))) == 0.0);
+          REQUIRE(together.window(stream) == own.window());
+          REQUIRE(together.position(stream) == own.position());
+        }
+      }
+    }
+}
+
+TEST_CASE("decode: a copied stream goes on as the one it was copied from", "[decode]") {
+  for (const GptConfig& config : kConfigs) {
+    INFO(label(config));
+    SmallGpt model(config);
+    Decoder decoder(model.store, config, 1, 3);
+    const std::vector<int32_t> tokens = model.random_tokens(3 * config.context + 2);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      (void)decoder.feed(2, {&tokens[i], 1});
+      if (i % 3 == 0) {
+        (void)decoder.feed(0, tokens);  // something else, to be overwritten
+        decoder.copy(2, 0);
+        REQUIRE(distance(decoder.logits(0), copy(decoder.logits(2))) == 0.0);
+      } else {
+        REQUIRE(distance(decoder.feed(0, {&tokens[i], 1}), copy(decoder.logits(2))) == 0.0);
+      }
+    }
+    CHECK(decoder.position(1) == 0);
+    decoder.reset();
+    CHECK(decoder.position(0) == 0);
+    CHECK(decoder.position(2) == 0);
+  }
+}
+
+TEST_CASE("decode: refuses streams that are not there, twice or out of order, and logits before a token", "[decode]") {
+  SmallGpt model(kConfigs[1]);
+  Decoder decoder(model.store, model.config, 1, 2);
+  const int32_t token = 1;
+  REQUIRE_THROWS_WITH(decoder.feed(2, {&token, 1}), contains("decoder: expected streams from 0 to 1, got 2"));
+  REQUIRE_THROWS_WITH(decoder.copy(0, -1), contains("got -1"));
+  REQUIRE_THROWS_WITH(decoder.logits(0), contains("a stream that has seen a token, got stream 0"));
+  for (const auto& [first, second] : {std::pair<int64_t, int64_t>{0, 0}, {1, 0}}) {
+    const std::vector<Decoder::Next> next = {{first, 1}, {second, 1}};
+    REQUIRE_THROWS_WITH(decoder.feed_each(next), contains("each stream once, in ascending order"));
+  }
+  const std::vector<Decoder::Next> foreign = {{0, 1}, {1, 11}};
+  REQUIRE_THROWS_WITH(decoder.feed_each(foreign), contains("tokens from 0 to 10, got 11"));
+  CHECK(decoder.position(0) == 0);  // nothing was taken in
+  REQUIRE_THROWS_WITH(Decoder(model.store, model.config, 1, 0), contains("streams, got 0"));
+  decoder.feed_each({});
 }
 
 TEST_CASE("decode: a reset forgets everything, and the logits stay at their address", "[decode]") {

@@ -1,6 +1,7 @@
 // `tril sample` from outside: what comes out, prompts from everywhere, and what is refused.
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,26 @@ TEST_CASE("tril sample: each of several samples is the one of its number, alone 
   CHECK(three.size() == 3 * 33 + 2 * 5);
   CHECK(three.substr(0, 32) != three.substr(38, 32));
   CHECK(three.substr(38, 2) == "ab");
+}
+
+TEST_CASE("tril sample: many samples, more than are made together, come out in their order") {
+  const ModelShell shell("abcdefgh");
+  std::string expected;
+  for (const int count : {1, 2, 66, 130}) {
+    const std::string all = shell.text("--prompt ab --length 20 --stop cb --count " + std::to_string(count));
+    CHECK(all.substr(0, expected.size()) == expected);
+    CHECK(all.size() > expected.size());
+    expected = all;
+  }
+  // Each as JSON is the text between two lines of dashes.
+  std::istringstream lines(shell.text("--prompt ab --length 20 --stop cb --count 130 --json"));
+  std::string joined;
+  for (std::string line; std::getline(lines, line);) {
+    const auto sample = nlohmann::json::parse(line);
+    joined += (joined.empty() ? "" : "----\n") + sample.at("prompt").get<std::string>() +
+              sample.at("text").get<std::string>() + "\n";
+  }
+  CHECK(joined == expected);
 }
 
 TEST_CASE("tril sample: the text ends before the stop text") {
@@ -244,6 +265,18 @@ TEST_CASE("tril sample: a signal ends it soon, what was written stays") {
     CHECK(text.substr(0, 3) == "abc");
     CHECK(text.back() == '\n');
   }
+}
+
+TEST_CASE("tril sample: a signal among many samples leaves those that were begun out, but for the one at hand") {
+  const ModelShell shell;
+  const Outcome stopped = shell.run(
+      "env --default-signal=INT \"$TRIL\" sample model.safetensors --prompt abc --count 20 --length 500000 "
+      ">text & pid=$!\nuntil [ -s text ]; do sleep 0.01; done\nkill -INT $pid; wait $pid");
+  CHECK(stopped.code == 130);
+  const std::string text = shell.read("text");
+  CHECK(text.substr(0, 3) == "abc");
+  CHECK(text.back() == '\n');
+  CHECK(text.find("----") == std::string::npos);
 }
 
 }  // namespace tril::test

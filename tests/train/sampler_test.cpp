@@ -303,4 +303,69 @@ TEST_CASE("write_text: goes on only as long as its reader wants", "[sampler]") {
       contains("a prompt of at least one token"));
 }
 
+TEST_CASE("write_texts: each of many is what it is alone, ends with its last piece, and may end early", "[sampler]") {
+  for (const bool bytes : {false, true}) {
+    Writer writer(bytes ? Tokenizer::bytes() : Tokenizer::characters_of("abc", "text"));
+    Decoder decoder(writer.store, writer.config, 2, 9);
+    for (const WriteOptions& options : {WriteOptions{.length = 50, .stop = "ab", .stream = 3, .echo = true},
+                                        {.length = 1},
+                                        {.length = 0, .echo = true}}) {
+      Sampler sampler({}, writer.config.vocabulary);
+      std::vector<std::string> texts(9);
+      std::vector<int> ends(9);
+      write_texts(decoder, sampler, writer.tokenizer, writer.tokenizer.encode("ca", "prompt"), 9, options,
+                  [&](const Piece& piece) {
+                    const auto at = static_cast<size_t>(piece.text);
+                    CHECK(ends[at] == 0);
+                    CHECK(is_utf8(piece.characters));
+                    texts[at] += piece.characters;
+                    ends[at] += piece.last;
+                    return true;
+                  });
+      for (size_t i = 0; i < texts.size(); ++i) {
+        WriteOptions own = options;
+        own.stream += static_cast<uint32_t>(i);
+        CHECK(texts[i] == writer.write("ca", own));
+        CHECK(ends[i] == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("write_texts: all end when the reader has enough, and no more than the decoder's streams are made",
+          "[sampler]") {
+  Writer writer(Tokenizer::characters_of("abc", "text"));
+  Decoder decoder(writer.store, writer.config, 1, 3);
+  Sampler sampler({}, 3);
+  const std::vector<int32_t> prompt{0};
+  std::vector<int> pieces(3), ends(3);
+  write_texts(decoder, sampler, writer.tokenizer, prompt, 3, {.length = 1'000'000}, [&](const Piece& piece) {
+    const auto at = static_cast<size_t>(piece.text);
+    ends[at] += piece.last;
+    return ++pieces[at] < 4;
+  });
+  CHECK(ends == std::vector<int>{1, 1, 1});
+  for (const int count : pieces) CHECK(count <= 6);
+  const auto write = [&](int64_t count) {
+    write_texts(decoder, sampler, writer.tokenizer, prompt, count, {}, [](const Piece&) { return true; });
+  };
+  REQUIRE_THROWS_WITH(write(4), contains("expected 1 to 3 texts together, got 4"));
+  REQUIRE_THROWS_WITH(write(0), contains("got 0"));
+}
+
+TEST_CASE("texts_together: no more than asked, than 64, and than memory is for", "[sampler]") {
+  const GptConfig small{.vocabulary = 65, .context = 64, .layers = 4, .heads = 4, .width = 128};
+  CHECK(texts_together(small, 1, 500) == 1);
+  CHECK(texts_together(small, 10, 500) == 10);
+  CHECK(texts_together(small, 1000, 500) == 64);
+  CHECK(texts_together(small, 1000, int64_t{1} << 40) == 1);
+  CHECK(texts_together(small, 1000, 1 << 20) == 16);
+  GptConfig large = small;
+  large.context = 4096;
+  large.width = 1024;  // 128 MiB of keys and values each
+  CHECK(texts_together(large, 1000, 500) == 2);
+  large.layers = 48;
+  CHECK(texts_together(large, 1000, 500) == 1);
+}
+
 }  // namespace tril::test

@@ -136,6 +136,18 @@ double decoded_chars_per_s(const Model& model, int threads) {
   return static_cast<double>(length) / median(times);
 }
 
+double together_chars_per_s(const Model& model, int threads, int64_t streams) {
+  Decoder decoder(*model.params, model.config, threads, streams);
+  const int64_t length = model.config.context;
+  std::vector<Decoder::Next> next;
+  for (int64_t i = 0; i < streams; ++i) next.push_back({i, static_cast<int32_t>(i % model.config.vocabulary)});
+  const auto times = time_calls(1, 2, 200, 1.0, [&] {
+    decoder.reset();
+    for (int64_t i = 0; i < length; ++i) decoder.feed_each(next);
+  });
+  return static_cast<double>(streams * length) / median(times);
+}
+
 int64_t peak_rss_mib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -149,6 +161,9 @@ BenchFigures measure(Context& context, Model& model, const Dataset& data) {
   time_training(context, model, data, figures);
   figures.decoded_chars_per_s = decoded_chars_per_s(model, context.threads());
   figures.peak_rss_mib = peak_rss_mib();
+  constexpr int64_t kStreams = 64, kCaches = int64_t{512} << 20;
+  figures.streams = std::clamp<int64_t>(kCaches / Decoder::stream_bytes(model.config), 1, kStreams);
+  figures.together_chars_per_s = together_chars_per_s(model, context.threads(), figures.streams);
   figures.peak_gflops = peak_gflops(context);
   figures.read_gb_per_s = read_gb_per_s(context);
   return figures;

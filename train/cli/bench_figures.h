@@ -20,6 +20,8 @@ struct BenchFigures {
   int64_t peak_rss_mib = 0;
 
   double decoded_chars_per_s = 0;  // one stream, within the context
+  int64_t streams = 0;             // and as many together, 64 where memory allows
+  double together_chars_per_s = 0;
 
   // Of the machine, measured in this process.
   double peak_gflops = 0;    // the best of three large matrix products

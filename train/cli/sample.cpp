@@ -144,6 +144,39 @@ std::string as_json(std::string_view prompt, std::string_view text) {
   return nlohmann::ordered_json{{"prompt", prompt}, {"text", text}}.dump(-1, ' ', false, replace) + "\n";
 }
 
+// Texts that are made together come out one after the other: the first as it is made, the others wait for their turn.
+class Pages {
+ public:
+  Pages(int64_t count, const std::string& prompt, bool json, Output& output)
+      : prompt_(prompt), json_(json), output_(output), waiting_(static_cast<size_t>(count)), ended_(waiting_.size()) {}
+
+  void add(const Piece& piece) {
+    const auto i = static_cast<size_t>(piece.text);
+    if (i == turn_ && !json_) {
+      output_.add(piece.characters);
+    } else {
+      waiting_[i] += piece.characters;
+    }
+    ended_[i] = piece.last;
+    // After a signal the text at hand is ended, and the others are left out.
+    while (turn_ < waiting_.size() && ended_[turn_]) {
+      if (json_) output_.add(as_json(prompt_, waiting_[turn_]));
+      if (!json_) output_.add("\n");
+      turn_ = stop_signal() == 0 ? turn_ + 1 : waiting_.size();
+      if (turn_ < waiting_.size() && !json_) output_.add(kBetween + waiting_[turn_]);
+    }
+  }
+  inline static const std::string kBetween = "----\n";
+
+ private:
+  const std::string& prompt_;
+  bool json_;
+  Output& output_;
+  std::vector<std::string> waiting_;
+  std::vector<bool> ended_;
+  size_t turn_ = 0;
+};
+
 }  // namespace
 
 int run_sample(int argc, const char* const* argv) {
@@ -167,22 +200,20 @@ int run_sample(int argc, const char* const* argv) {
     write.echo = false;
   }
 
-  Decoder decoder(*model.params, model.config, job.threads > 0 ? job.threads : default_threads());
+  const int64_t together = texts_together(model.config, job.count, write.length);
+  Decoder decoder(*model.params, model.config, job.threads > 0 ? job.threads : default_threads(), together);
   Sampler sampler(job.sampler, model.config.vocabulary);
   Output output;
   catch_stop_signals();
-  for (write.stream = 0; write.stream < job.count && stop_signal() == 0; ++write.stream) {
-    if (write.stream > 0 && !job.json) output.add("----\n");
-    std::string text;
-    write_text(decoder, sampler, model.tokenizer, tokens, write, [&](std::string_view piece) {
-      if (job.json) {
-        text += piece;
-      } else {
-        output.add(piece);
-      }
+  while (write.stream < job.count && stop_signal() == 0) {
+    if (write.stream > 0 && !job.json) output.add(Pages::kBetween);
+    const int64_t count = std::min<int64_t>(together, job.count - write.stream);
+    Pages pages(count, prompt, job.json, output);
+    write_texts(decoder, sampler, model.tokenizer, tokens, count, write, [&](const Piece& piece) {
+      pages.add(piece);
       return stop_signal() == 0;
     });
-    output.add(job.json ? as_json(prompt, text) : "\n");
+    write.stream += static_cast<uint32_t>(count);
   }
   output.flush();
   constexpr int kSignalBase = 128;
