@@ -1,7 +1,6 @@
 #include "core/context.h"
 
 #include "core/check.h"
-#include "core/onednn.h"
 #include "core/parallel.h"
 
 namespace tril {
@@ -10,12 +9,8 @@ Context::Context(const ContextOptions& options)
     : threads_(options.threads == 0 ? available_threads() : options.threads), seed_(options.seed) {
   TRIL_CHECK(threads_ >= 1 && threads_ <= 1024, "threads", "1 to 1024", cat(threads_));
   threads_ = granted_threads(threads_);
-  use_threads(threads_);
   scratch_.resize(static_cast<size_t>(threads_));
-  matmuls_ = std::make_unique<MatmulCache>();
 }
-
-Context::~Context() = default;
 
 void Context::set_step(int64_t step, int64_t first_sample) {
   step_ = static_cast<uint32_t>(step);
@@ -35,7 +30,7 @@ void Context::release(const void* tape) {
 }
 
 int64_t Context::allocations() const {
-  int64_t total = activations_.system_allocations() + gradients_.system_allocations() + matmuls_->size();
+  int64_t total = activations_.system_allocations() + gradients_.system_allocations();
   for (const Arena& arena : scratch_) total += arena.system_allocations();
   return total;
 }

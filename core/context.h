@@ -1,9 +1,8 @@
-// What a computation runs on: its threads, its memory, its matrix products made ready, its seed. A Context belongs to
+// What a computation runs on: its threads, its memory, its seed. A Context belongs to
 // one thread of control; make one for each if you have several. It must outlive the tapes made on it.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "core/arena.h"
@@ -11,8 +10,7 @@
 
 namespace tril {
 
-class MatmulCache;  // core/onednn.h
-class Profile;      // core/profile.h
+class Profile;  // core/profile.h
 
 struct ContextOptions {
   int threads = 0;    // 0: as many as this process may run on; fewer where the system grants fewer
@@ -22,7 +20,6 @@ struct ContextOptions {
 class Context {
  public:
   explicit Context(const ContextOptions& options = {});
-  ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -31,7 +28,6 @@ class Context {
   [[nodiscard]] Arena& activations() { return activations_; }
   [[nodiscard]] Pool& gradients() { return gradients_; }
   [[nodiscard]] Arena& scratch(int thread = 0) { return scratch_[static_cast<size_t>(thread)]; }
-  [[nodiscard]] MatmulCache& matmuls() { return *matmuls_; }
 
   // Where random numbers of the coming forward passes start: the training step, and the index in the step's whole batch
   // of the first sample (row 0 of axis 0), so that a batch cut in several draws what the whole one would.
@@ -48,7 +44,7 @@ class Context {
   // Where to add up the time of every op; null: it is not taken.
   Profile* profile = nullptr;
 
-  // How often memory was asked of the system, or a matrix product made ready. It stands still after the first steps.
+  // How often memory was asked of the system. It stands still after the first steps.
   [[nodiscard]] int64_t allocations() const;
 
  private:
@@ -58,7 +54,6 @@ class Context {
   Arena activations_;
   Pool gradients_;
   std::vector<Arena> scratch_;  // one a thread
-  std::unique_ptr<MatmulCache> matmuls_;
   const void* holder_ = nullptr;
 };
 

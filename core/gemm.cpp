@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/kernels/clones.h"
+#include "core/onednn.h"
 #include "core/parallel.h"
 #include "core/split_gemm.h"
 
@@ -47,19 +48,39 @@ void fill_without_product(const MatmulShape& shape, T* c, const T* bias) {
       }
 }
 
-// With an extent of 1 a stride means nothing, and oneDNN 3.7's matmul takes some such operands for what they are not;
-// its sgemm is told which side is transposed.
-void multiply_thin(const MatmulShape& shape, const float* a, const float* b, float* c, const float* bias) {
-  for (int64_t i = 0; i < shape.batch; ++i) {
-    float* const out = c + i * shape.stride_c;
-    for (int64_t row = 0; row < shape.m; ++row)
-      for (int64_t j = 0; j < shape.n; ++j) {
-        float& value = out[row * shape.ldc + j];
-        value = (shape.accumulate ? value : 0.0f) + (bias != nullptr ? bias[j] : 0.0f);
-      }
-    onednn_sgemm(shape.transpose_a, shape.transpose_b, shape.m, shape.n, shape.k, 1.0f, a + i * shape.stride_a,
-                 shape.lda, b + i * shape.stride_b, shape.ldb, 1.0f, out, shape.ldc);
-  }
+// f32 products are cut into tasks by their shape alone, and each task is one thread's, so that results do not depend on
+// how many threads there are; a thread that is slow does fewer. Threads inside oneDNN are no faster.
+struct Cut {
+  int64_t rows, columns;  // of C, a task
+  int64_t row_parts, column_parts;
+};
+
+Cut cut(const MatmulShape& shape) {
+  constexpr int64_t kRows = 64, kRowsOfTransposed = 192;  // measured; oneDNN turns a transposed B anew for each task
+  constexpr int64_t kFewParts = 4, kLeastColumns = 32, kLanes = 16;
+  const auto divide = [](int64_t count, int64_t parts) { return (count + parts - 1) / parts; };
+  const int64_t wanted = shape.transpose_b ? kRowsOfTransposed : kRows;
+  const int64_t row_parts = std::max<int64_t>(1, (shape.m + wanted / 2) / wanted), rows = divide(shape.m, row_parts);
+  const int64_t most = std::max<int64_t>(1, shape.n / kLeastColumns);
+  const int64_t column_parts = row_parts >= kFewParts ? 1 : std::min(most, divide(kFewParts, row_parts));
+  const int64_t columns = divide(divide(shape.n, column_parts), kLanes) * kLanes;
+  return {rows, columns, divide(shape.m, rows), divide(shape.n, columns)};
+}
+
+void multiply_part(const MatmulShape& s, const Cut& cut, int64_t part, const float* a, const float* b, float* c,
+                   const float* bias) {
+  const int64_t parts = cut.row_parts * cut.column_parts, index = part / parts;
+  const int64_t row = part % parts / cut.column_parts * cut.rows, rows = std::min(cut.rows, s.m - row);
+  const int64_t column = part % cut.column_parts * cut.columns, columns = std::min(cut.columns, s.n - column);
+  float* const out = c + index * s.stride_c + row * s.ldc + column;
+  if (bias != nullptr)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        out[i * s.ldc + j] = (s.accumulate ? out[i * s.ldc + j] : 0.0f) + bias[column + j];
+  onednn_sgemm(s.transpose_a, s.transpose_b, rows, columns, s.k, 1.0f,
+               a + index * s.stride_a + (s.transpose_a ? row : row * s.lda), s.lda,
+               b + index * s.stride_b + (s.transpose_b ? column * s.ldb : column), s.ldb,
+               s.accumulate || bias != nullptr ? 1.0f : 0.0f, out, s.ldc);
 }
 
 }  // namespace
@@ -67,9 +88,12 @@ void multiply_thin(const MatmulShape& shape, const float* a, const float* b, flo
 void matmul(Context& context, const MatmulShape& shape, const float* a, const float* b, float* c, const float* bias) {
   if (shape.m == 0 || shape.n == 0 || shape.batch == 0) return;
   if (shape.k == 0) return fill_without_product(shape, c, bias);
-  use_threads(context.threads());
-  if (shape.m == 1 || shape.n == 1 || shape.k == 1) return multiply_thin(shape, a, b, c, bias);
-  split_gemm_pays(shape) ? split_gemm(context, shape, a, b, c, bias) : context.matmuls().run(shape, a, b, c, bias);
+  if (split_gemm_pays(shape)) return split_gemm(context, shape, a, b, c, bias);
+  constexpr int64_t kWorthATeam = int64_t{1} << 17;  // multiplications
+  const Cut parts = cut(shape);
+  const bool alone = shape.batch * shape.m * shape.n < kWorthATeam / shape.k;
+  parallel_tasks(alone ? 1 : context.threads(), shape.batch * parts.row_parts * parts.column_parts,
+                 [&](int64_t part, int) { multiply_part(shape, parts, part, a, b, c, bias); });
 }
 
 void matmul(Context& context, const MatmulShape& shape, const double* a, const double* b, double* c,

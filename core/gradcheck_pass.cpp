@@ -4,8 +4,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/onednn.h"
-
 namespace tril::gradchecks {
 namespace {
 
@@ -234,7 +232,6 @@ Pass Runner::run(const PassOptions& options) {
     pass.reached.push_back(reached);
     pass.gradients.push_back(reached ? numbers_of(tape.gradient(inputs[i])) : Numbers{});
   }
-  pass.used_onednn = context.matmuls().size() > 0;
   return pass;
 }
 

@@ -55,8 +55,7 @@ struct Pass {
   std::vector<Numbers> outputs{};
   std::vector<Numbers> gradients{};  // one an input; empty where none arrived
   std::vector<bool> reached{};
-  std::string changed{};     // what was overwritten, and by which direction
-  bool used_onednn = false;  // whose bits may depend on the number of threads
+  std::string changed{};  // what was overwritten, and by which direction
 };
 
 class Runner {

@@ -74,8 +74,10 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
 }
 
 int granted_threads(int asked) {
+  omp_set_dynamic(0);
+  if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
   const int possible = startable_threads(std::min(asked, omp_get_thread_limit()));
-  use_threads(possible);
+  flush_denormals();
   int granted = 1;
 #pragma omp parallel num_threads(possible)
 #pragma omp single
@@ -85,11 +87,7 @@ int granted_threads(int asked) {
 
 int available_threads() { return std::max(1, std::min(omp_get_max_threads(), omp_get_num_procs())); }
 
-void use_threads(int threads) {
-  omp_set_dynamic(0);
-  if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
-  omp_set_num_threads(threads);
-  flush_denormals();
-}
+AloneScope::AloneScope() : threads_before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+AloneScope::~AloneScope() { omp_set_num_threads(threads_before_); }
 
 }  // namespace tril

@@ -39,12 +39,20 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
 // Threads worth starting: OMP_NUM_THREADS if set, else the processors this process may run on.
 [[nodiscard]] int available_threads();
 
-// How many threads, up to `asked`, the system and the OpenMP runtime really give. oneDNN takes its word for the number
-// that it is told and leaves the work of missing threads undone.
+// How many threads, up to `asked`, the system and the OpenMP runtime really give.
 [[nodiscard]] int granted_threads(int asked);
 
-// Tells the OpenMP runtime, and so oneDNN, how many threads the calling thread may use; no more than are granted.
-void use_threads(int threads);
+// While it lives, a library that the calling thread calls does not share its work between threads.
+class AloneScope {
+ public:
+  AloneScope();
+  ~AloneScope();
+  AloneScope(const AloneScope&) = delete;
+  AloneScope& operator=(const AloneScope&) = delete;
+
+ private:
+  int threads_before_;
+};
 
 // Sums over rows are made in this many chunks of rows, whatever the number of threads.
 inline constexpr int64_t kReductionChunks = 16;

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "core/kernels/split_panels.h"
+#include "core/onednn.h"
 #include "core/parallel.h"
 
 #if defined(__x86_64__) && defined(__linux__)

@@ -5,8 +5,7 @@
 // Computations", 2019, https://arxiv.org/abs/1904.06376.
 #pragma once
 
-#include "core/context.h"
-#include "core/onednn.h"
+#include "core/gemm.h"
 
 namespace tril {
 

@@ -41,7 +41,7 @@ bool Team::run(FunctionRef<void(int)> work, int64_t longer) {
 }
 
 void Team::serve(int member) {
-  use_threads(1);  // no regions inside the team
+  const AloneScope alone;  // no regions inside the team
   for (uint32_t done = 0;; ++done) {
     for (int looks = 0; looks < patience_ && round_ == done; ++looks) pause();
     round_.wait(done);

@@ -30,7 +30,7 @@ std::string state_to_json(const ModelState& state) {
   std::string json = cat("{\"step\":", state.step);
   if (!std::isnan(state.loss)) json += cat(",\"loss\":", state.loss);
   if (!std::isnan(state.best_loss)) json += cat(",\"best_loss\":", state.best_loss, ",\"best_step\":", state.best_step);
-  json += cat(",\"threads\":", state.threads, ",\"isa\":");
+  json += ",\"isa\":";
   append_json_string(json, state.isa);
   json += cat(",\"text\":{\"bytes\":", state.text.bytes, ",\"crc32\":", state.text.crc32, ",\"paths\":[");
   for (const std::string& path : state.text.paths) {
@@ -63,7 +63,6 @@ ModelState state_from_json(const std::string& text, const std::string& where) {
     if (json.contains("loss")) state.loss = finite(json.at("loss"));
     if (json.contains("best_loss")) state.best_loss = finite(json.at("best_loss"));
     if (json.contains("best_step")) state.best_step = whole(json.at("best_step"));
-    state.threads = whole(json.at("threads"));
     state.isa = json.at("isa").get<std::string>();
     const nlohmann::json& identity = json.at("text");
     state.text.bytes = whole(identity.at("bytes"));

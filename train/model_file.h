@@ -31,8 +31,7 @@ struct ModelState {
   double best_loss = kUnknown;  // the best of the run up to here, and the step of it
   int64_t best_step = 0;
   TextIdentity text;
-  int64_t threads = 0;  // it was trained with; 0: not known
-  std::string isa;      // instruction set of its matrix products
+  std::string isa;  // instruction set of its matrix products
 };
 
 struct Model {

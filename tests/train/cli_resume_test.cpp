@@ -88,6 +88,19 @@ TEST_CASE("tril train: the time left is said from the second step on, for the fi
   CHECK_THAT(two.err, contains("step 2/2  loss ") && contains(" characters/s  0:00 left"));
 }
 
+TEST_CASE("tril train: a run ends with the same files at any number of threads, also where that changes on the way") {
+  const TinyShell shell;
+  const std::string flags = kDemanding + "--width 64 --context 48 --batch 8 --steps 300 --eval-every 100 --quiet";
+  REQUIRE(shell.train(flags + " --out straight").code == 0);
+  const Outcome other = shell.run(kStartAndAwait + "export OMP_NUM_THREADS=2\nstart book.txt --out other " + flags +
+                                  "\nawait '\"step\":10,' other/log.jsonl; kill -TERM $pid; wait $pid\n"
+                                  "OMP_NUM_THREADS=1 tril train --resume other --quiet");
+  CHECK(other.code == 0);
+  CHECK_THAT(shell.read("other/log.jsonl"), contains("\"threads\":2") && contains("\"threads\":1,"));
+  for (const char* name : {"/last.safetensors", "/model.safetensors", "/optimizer-300.safetensors"})
+    CHECK((shell.read(std::string("other") + name) == shell.read(std::string("straight") + name)));
+}
+
 TEST_CASE("tril train: a signal is seen in the middle of a long evaluation and a long sample") {
   const TinyShell shell;
   shell.put("long.txt", tiny_text(4'000'000));

@@ -75,7 +75,6 @@ TEST_CASE("model file: gives back the model, bit for bit, with all that belongs 
   model.state.best_loss = 0.1;
   model.state.best_step = 5;
   model.state.text = {{"/a \"quoted\" path/é", "-"}, 123, 0xFFFFFFFFu};
-  model.state.threads = 2;
   model.state.isa = "AVX2";
   save_model(folder / "m", model);
   const Model back = load_model(folder / "m");
@@ -90,7 +89,6 @@ TEST_CASE("model file: gives back the model, bit for bit, with all that belongs 
   CHECK(back.state.text.paths == model.state.text.paths);
   CHECK(back.state.text.bytes == 123);
   CHECK(back.state.text.crc32 == 0xFFFFFFFFu);
-  CHECK(back.state.threads == 2);
   CHECK(back.state.isa == "AVX2");
   CHECK(back.where == folder / "m");
   CHECK(back.warnings.empty());

@@ -70,6 +70,36 @@ TEST_CASE("trainer: says what it did") {
   CHECK(tiny.trainer.tokens_a_step() == 4 * 8);
 }
 
+TEST_CASE("trainer: the same bits at any number of threads") {
+  // Large enough for every op to share its work; with biases, dropout and an evaluation.
+  TrainConfig config = tiny_config();
+  config.layers = 2;
+  config.heads = 4;
+  config.width = 96;
+  config.context = 70;
+  config.batch = 9;
+  config.dropout = 0.1;
+  config.bias = true;
+  const std::string text = tiny_text(6000);
+  std::vector<float> weights;
+  double loss = 0;
+  for (const int threads : {1, 2, 3}) {
+    INFO(threads << " threads");
+    config.threads = threads;
+    Tiny tiny(config, text);
+    REQUIRE(tiny.context.threads() == threads);
+    for (int i = 0; i < 3; ++i) (void)tiny.trainer.step();
+    const auto evaluated =
+        evaluate(tiny.context, *tiny.model.gpt, tiny.data.validation(config.context), [] { return false; });
+    if (threads == 1) {
+      weights = tiny.weights();
+      loss = evaluated.value();
+    }
+    CHECK((tiny.weights() == weights));
+    CHECK(evaluated.value() == loss);
+  }
+}
+
 TEST_CASE("trainer: accumulated batches equal the big one, with dropout") {
   TrainConfig whole = tiny_config(), parts = tiny_config();
   whole.dropout = parts.dropout = 0.3;

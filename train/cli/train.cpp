@@ -97,10 +97,9 @@ int choose_threads(const TrainConfig& config, Log& log) {
   return static_cast<int>(config.threads);
 }
 
-void report_threads(int asked, Model& model, const Context& context, Log& log) {
+void report_threads(int asked, const Context& context, Log& log) {
   if (context.threads() < asked)
     log.warn(cat("threads: ", asked, " asked for, but the system grants ", context.threads()));
-  model.state.threads = context.threads();
 }
 
 void report_text(const Corpus& corpus, Log& log) {
@@ -108,8 +107,8 @@ void report_text(const Corpus& corpus, Log& log) {
   for (const std::string& line : corpus.text.warnings) log.warn(line);
 }
 
-void report_run(const Model& model, const Dataset& data, const RunFolder& folder, const std::string& text_name,
-                Log& log) {
+void report_run(const Model& model, const Context& context, const Dataset& data, const RunFolder& folder,
+                const std::string& text_name, Log& log) {
   const TrainConfig& config = model.training;
   const char* const unit = config.tokens == TokenKind::kChar ? "characters" : "bytes";
   log.note(cat("text   ", text_name, ": ", data.tokens().size(), " ", unit, ", ", model.tokenizer.size(),
@@ -117,7 +116,8 @@ void report_run(const Model& model, const Dataset& data, const RunFolder& folder
   log.note(cat("model  ", config.layers, " layers, ", config.heads, " heads, ", config.width, " wide, context ",
                config.context, ": ", model.params->count(), " parameters"));
   log.note(cat("run    ", printable(folder.path()), ": ", config.steps, " steps of ", config.batch * config.accumulate,
-               " x ", config.context, " ", unit, ", ", model.state.threads, " threads"));
+               " x ", config.context, " ", unit, ", ", context.threads(),
+               context.threads() == 1 ? " thread" : " threads"));
   if (!folder.locked())
     log.warn("the file system knows no locks: make sure that no other process trains in the folder");
   if (model.tokenizer.size() == 1) log.warn("the text has one distinct character: there is nothing to learn");
@@ -165,12 +165,12 @@ int start(const Flags& flags, Log& log) {
   Context context({.threads = threads, .seed = static_cast<uint64_t>(config.seed)});
   Model model = make_model(config, tokenizer);
   model.state.text = {corpus.paths, data.text_bytes(), data.text_crc32()};
-  report_threads(threads, model, context, log);
+  report_threads(threads, context, log);
   model.state.isa = cpu_isa();
 
   const RunFolder folder(flags.given("out") ? flags.text("out") : make_run_folder(run_name(corpus.paths)),
                          RunFolder::For::fresh);
-  report_run(model, data, folder, text_name, log);
+  report_run(model, context, data, folder, text_name, log);
   Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
   catch_stop_signals();
   run.begin();
@@ -197,14 +197,13 @@ int resume(const Flags& flags, Log& log) {
 
   const int threads = choose_threads(config, log);
   Context context({.threads = threads, .seed = static_cast<uint64_t>(config.seed)});
-  const int64_t threads_before = model.state.threads;
-  report_threads(threads, model, context, log);
+  report_threads(threads, context, log);
   const std::string isa = cpu_isa();
-  if (model.state.threads != threads_before || isa != model.state.isa)
-    log.note(cat("trained so far with ", threads_before, " threads and ", printable(model.state.isa), ", now with ",
-                 model.state.threads, " and ", isa, ": sums may be rounded differently from here on"));
+  if (isa != model.state.isa)
+    log.note(cat("trained so far with ", printable(model.state.isa), ", now with ", isa,
+                 ": sums may be rounded differently from here on"));
   model.state.isa = isa;
-  report_run(model, data, folder, text_name, log);
+  report_run(model, context, data, folder, text_name, log);
   Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
   catch_stop_signals();
   run.resume(config != before);
