@@ -87,7 +87,10 @@ int granted_threads(int asked) {
 
 int available_threads() { return std::max(1, std::min(omp_get_max_threads(), omp_get_num_procs())); }
 
-AloneScope::AloneScope() : threads_before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+AloneScope::AloneScope() : threads_before_(omp_get_max_threads()) {
+  omp_set_num_threads(1);
+  flush_denormals();
+}
 AloneScope::~AloneScope() { omp_set_num_threads(threads_before_); }
 
 }  // namespace tril

@@ -15,6 +15,7 @@ void pause() {
 
 Team::Team(int threads, int patience)
     : patience_(patience), places_(std::make_unique<Place[]>(static_cast<size_t>(threads > 1 ? threads : 1))) {
+  const AloneScope as_in_serve;  // it flushes denormals: the caller, a member too, is to round like the others
   try {
     for (int member = 1; member < threads; ++member) workers_.emplace_back([this, member] { serve(member); });
   } catch (const std::system_error&) {}

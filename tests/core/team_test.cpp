@@ -1,7 +1,9 @@
 #include "core/team.h"
 
 #include <chrono>
+#include <limits>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "support/catch.h"
@@ -54,6 +56,24 @@ TEST_CASE("team: fewer threads than one are one", "[team]") {
   team.run([&](int) { ++done; });
   CHECK(team.size() == 1);
   CHECK(done == 1);
+}
+
+TEST_CASE("team: denormals are zero to every member, the caller too, so that all round alike") {
+  for (const int threads : {1, 2, 3}) {
+    std::vector<float> halves(static_cast<size_t>(threads), 1.0f);
+    std::thread([&] {  // one that no context has made ready
+      Team team(threads);
+      REQUIRE(team.size() == threads);
+      (void)team.run([&](int member) {
+        volatile float least = std::numeric_limits<float>::min();
+        halves[static_cast<size_t>(member)] = least * 0.5f;
+      });
+    })
+        .join();
+#if defined(__SSE2__)
+    for (const float half : halves) CHECK(half == 0.0f);
+#endif
+  }
 }
 
 }  // namespace tril::test
