@@ -6,7 +6,10 @@
 namespace tril {
 
 Context::Context(const ContextOptions& options)
-    : threads_(options.threads == 0 ? available_threads() : options.threads), seed_(options.seed) {
+    : threads_(options.threads == 0 ? available_threads() : options.threads),
+      seed_(options.seed),
+      precision_(options.precision) {
+  TRIL_CHECK(precision_ == DType::f32 || precision_ == DType::bf16, "precision", "f32 or bf16", name_of(precision_));
   TRIL_CHECK(threads_ >= 1 && threads_ <= 1024, "threads", "1 to 1024", cat(threads_));
   threads_ = granted_threads(threads_);
   scratch_.resize(static_cast<size_t>(threads_));

@@ -1,11 +1,12 @@
-// What a computation runs on: its threads, its memory, its seed. A Context belongs to
-// one thread of control; make one for each if you have several. It must outlive the tapes made on it.
+// What a computation runs on: its threads, its memory, its precision, its seed. A Context belongs to one thread of
+// control; make one for each if you have several. It must outlive the tapes made on it.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "core/arena.h"
+#include "core/dtype.h"
 #include "core/random.h"
 
 namespace tril {
@@ -15,6 +16,9 @@ class Profile;  // core/profile.h
 struct ContextOptions {
   int threads = 0;    // 0: as many as this process may run on; fewer where the system grants fewer
   uint64_t seed = 1;  // of dropout
+  // bf16: the layers of nn/ store what products read as bf16. Parameters, sums, statistics, the residual stream and the
+  // loss stay f32.
+  DType precision = DType::f32;
 };
 
 class Context {
@@ -25,6 +29,7 @@ class Context {
 
   [[nodiscard]] int threads() const { return threads_; }
   [[nodiscard]] uint64_t seed() const { return seed_; }
+  [[nodiscard]] DType precision() const { return precision_; }
   [[nodiscard]] Arena& activations() { return activations_; }
   [[nodiscard]] Pool& gradients() { return gradients_; }
   [[nodiscard]] Arena& scratch(int thread = 0) { return scratch_[static_cast<size_t>(thread)]; }
@@ -50,6 +55,7 @@ class Context {
  private:
   int threads_;
   uint64_t seed_;
+  DType precision_;
   uint32_t step_ = 0, first_sample_ = 0;
   Arena activations_;
   Pool gradients_;

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/check.h"
 
@@ -19,6 +20,7 @@ struct bf16 {
     bits = value != value ? uint16_t{0x7fc0} : static_cast<uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
   }
   explicit operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+  explicit operator double() const { return double{static_cast<float>(*this)}; }
 };
 
 [[nodiscard]] constexpr int64_t size_of(DType dtype) {
@@ -44,6 +46,11 @@ struct bf16 {
 [[nodiscard]] constexpr bool is_floating(DType dtype) { return dtype != DType::i32; }
 
 inline void append(std::string& out, DType dtype) { out += name_of(dtype); }
+
+// What numbers of a type are computed with.
+template <class T>
+using Compute = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+[[nodiscard]] constexpr DType compute_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 template <class T>
 inline constexpr DType kDTypeOf = DType::f32;

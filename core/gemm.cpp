@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/bf16_gemm.h"
 #include "core/kernels/clones.h"
 #include "core/onednn.h"
 #include "core/parallel.h"
@@ -38,13 +39,13 @@ void add_product_row(bool transpose_a, bool transpose_b, int64_t row, int64_t n,
   transpose_b ? add_row_dot(first, step, b, ldb, c, n, k, alpha) : add_row(first, step, b, ldb, c, n, k, alpha);
 }
 
-template <class T>
-void fill_without_product(const MatmulShape& shape, T* c, const T* bias) {
+template <class T, class Sum>
+void fill_without_product(const MatmulShape& shape, T* c, const Sum* bias) {
   for (int64_t i = 0; i < shape.batch; ++i)
     for (int64_t row = 0; row < shape.m; ++row)
       for (int64_t j = 0; j < shape.n; ++j) {
         T& at = c[i * shape.stride_c + row * shape.ldc + j];
-        at = (bias ? bias[j] : T{0}) + (shape.accumulate ? at : T{0});
+        at = T((bias ? bias[j] : 0) + (shape.accumulate ? static_cast<Sum>(at) : 0));
       }
 }
 
@@ -83,7 +84,22 @@ void multiply_part(const MatmulShape& s, const Cut& cut, int64_t part, const flo
                s.accumulate || bias != nullptr ? 1.0f : 0.0f, out, s.ldc);
 }
 
+template <class Out>
+void multiply_bf16(Context& context, const MatmulShape& shape, const bf16* a, const bf16* b, Out* c,
+                   const float* bias) {
+  if (shape.m == 0 || shape.n == 0 || shape.batch == 0) return;
+  if (shape.k == 0) return fill_without_product(shape, c, bias);
+  bf16_gemm(bf16_unit(), context, shape, a, b, c, bias);
+}
+
 }  // namespace
+
+void matmul(Context& context, const MatmulShape& shape, const bf16* a, const bf16* b, float* c, const float* bias) {
+  multiply_bf16(context, shape, a, b, c, bias);
+}
+void matmul(Context& context, const MatmulShape& shape, const bf16* a, const bf16* b, bf16* c, const float* bias) {
+  multiply_bf16(context, shape, a, b, c, bias);
+}
 
 void matmul(Context& context, const MatmulShape& shape, const float* a, const float* b, float* c, const float* bias) {
   if (shape.m == 0 || shape.n == 0 || shape.batch == 0) return;

@@ -1,8 +1,10 @@
-// Matrix products for ops: f32 by oneDNN, or on the matrix unit (core/split_gemm.h); f64 by a plain loop (gradient
-// checks and oracles). All give the same bits at any number of threads.
+// Matrix products for ops: f32 by oneDNN, or on the matrix unit (core/split_gemm.h); bf16 by what the processor has for
+// it (core/bf16_gemm.h); f64 by a plain loop (gradient checks and oracles). All give the same bits at any number of
+// threads.
 #pragma once
 
 #include "core/context.h"
+#include "core/dtype.h"
 
 namespace tril {
 
@@ -23,5 +25,10 @@ void matmul(Context& context, const MatmulShape& shape, const float* a, const fl
             const float* bias = nullptr);
 void matmul(Context& context, const MatmulShape& shape, const double* a, const double* b, double* c,
             const double* bias = nullptr);
+// bf16 operands, f32 sums. Where the processor cannot multiply bf16, they are widened and multiplied as f32.
+void matmul(Context& context, const MatmulShape& shape, const bf16* a, const bf16* b, float* c,
+            const float* bias = nullptr);
+void matmul(Context& context, const MatmulShape& shape, const bf16* a, const bf16* b, bf16* c,
+            const float* bias = nullptr);
 
 }  // namespace tril

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 namespace tril::gradchecks {
 namespace {
@@ -14,15 +13,19 @@ struct Projection {
   struct Attrs {};
   static void infer(Infer& op, const Attrs&) {
     op.expect_floating(0, "the function's output");
-    op.output({}, op.in(0).dtype);
+    op.output({}, compute_dtype(op.in(0).dtype));
     op.backward_reads_input(1);
     op.no_gradient(1);
   }
   static void forward(const Forward& op, const Attrs&) {
-    dispatch(op.name(), op.in(0).dtype, [&](auto type) {
-      using T = decltype(type);
-      const T *const y = op.in(0).ptr<T>(), *const r = op.in(1).ptr<T>();
-      *op.out(0).ptr<T>() = std::inner_product(y, y + op.in(0).count(), r, op.count() == 3 ? *op.in(2).ptr<T>() : T{0});
+    dispatch_with_bf16(op.name(), op.in(0).dtype, [&](auto type) {
+      using S = decltype(type);
+      using T = Compute<S>;
+      const S* const y = op.in(0).ptr<S>();
+      const T* const r = op.in(1).ptr<T>();
+      T total = op.count() == 3 ? *op.in(2).ptr<T>() : T{0};
+      for (int64_t i = 0; i < op.in(0).count(); ++i) total += static_cast<T>(y[i]) * r[i];
+      *op.out(0).ptr<T>() = total;
     });
   }
   static void backward(const Backward& op, const Attrs&) {
@@ -30,10 +33,13 @@ struct Projection {
       using T = decltype(type);
       const T loss = *op.dout(0).ptr<T>();
       const T* const r = op.in(1).ptr<T>();
-      for (int64_t i = 0; op.din(0) && i < op.shape(0).count(); ++i) {
-        T& dy = op.din(0).ptr<T>()[i];
-        dy = op.din(0).accumulate ? dy + loss * r[i] : loss * r[i];
-      }
+      const auto give = [&](auto* dy) {
+        using S = std::remove_pointer_t<decltype(dy)>;
+        for (int64_t i = 0; i < op.shape(0).count(); ++i)
+          dy[i] = static_cast<S>(
+              static_cast<Compute<S>>((op.din(0).accumulate ? static_cast<T>(dy[i]) : T{0}) + loss * r[i]));
+      };
+      if (op.din(0)) op.din(0).tensor.dtype == DType::bf16 ? give(op.din(0).ptr<bf16>()) : give(op.din(0).ptr<T>());
       if (op.count() == 3 && op.din(2)) {
         T& before = *op.din(2).ptr<T>();
         before = op.din(2).accumulate ? before + loss : loss;
@@ -58,6 +64,11 @@ Tensor bring_in(Tape& tape, const Shape& shape, DType dtype, const Numbers& numb
   if (dtype == DType::i32) return tape.constant<int32_t>(shape, converted<int32_t>(numbers));
   if (dtype == DType::f64)
     return wants_gradient ? tape.variable<double>(shape, numbers) : tape.constant<double>(shape, numbers);
+  if (dtype == DType::bf16) {
+    std::vector<bf16> values;
+    for (const double x : numbers) values.emplace_back(static_cast<float>(x));
+    return wants_gradient ? tape.variable<bf16>(shape, values) : tape.constant<bf16>(shape, values);
+  }
   const std::vector<float> values = converted<float>(numbers);
   return wants_gradient ? tape.variable<float>(shape, values) : tape.constant<float>(shape, values);
 }
@@ -65,11 +76,19 @@ Tensor bring_in(Tape& tape, const Shape& shape, DType dtype, const Numbers& numb
 Numbers numbers_of(const Tensor& tensor) {
   Numbers numbers(static_cast<size_t>(tensor.count()));
   if (numbers.empty()) return numbers;
-  if (tensor.dtype == DType::f64)
+  if (tensor.dtype == DType::bf16)
+    std::transform(tensor.ptr<bf16>(), tensor.ptr<bf16>() + numbers.size(), numbers.begin(),
+                   [](bf16 x) { return static_cast<double>(x); });
+  else if (tensor.dtype == DType::f64)
     std::memcpy(numbers.data(), tensor.data, numbers.size() * sizeof(double));  // keeps the bits of a NaN
   else
     std::copy_n(tensor.ptr<float>(), numbers.size(), numbers.begin());
   return numbers;
+}
+
+DType operand_dtype(const Input& input, DType dtype) {
+  if (!input.floating) return DType::i32;
+  return dtype == DType::f32 && input.bf16 ? DType::bf16 : dtype;
 }
 
 // The bytes of some tensors at one moment.
@@ -116,6 +135,8 @@ Numbers sample_values(const SampleInput& input, const RandomKey& key) {
   Numbers values(count);
   for (size_t i = 0; i < count; ++i)
     values[i] = static_cast<double>(static_cast<float>(random_value(input, key, static_cast<uint32_t>(i))));
+  if (input.bf16)
+    for (double& value : values) value = static_cast<double>(bf16(static_cast<float>(value)));
   if (input.values == SampleInput::Values::spaced)
     for (size_t i = count; i > 1; --i) {
       const double at = random_uniform(key, 1, static_cast<uint32_t>(i)) * static_cast<double>(i);
@@ -144,13 +165,14 @@ Numbers offset_of(const Subject& subject, size_t input) {
 }
 
 Subject subject_of(const Sample& sample, uint64_t seed) {
-  Subject subject{.run = sample.run, .compose = sample.compose, .seed = seed};
+  Subject subject{.run = sample.run, .compose = sample.compose, .seed = seed, .bf16 = sample.bf16};
   for (const SampleInput& input : sample.inputs) {
     const auto index = static_cast<uint32_t>(subject.inputs.size());
     subject.inputs.push_back({.name = cat("input ", index),
                               .shape = input.shape,
                               .floating = input.values != SampleInput::Values::tokens,
                               .values = sample_values(input, {.seed = seed, .step = 0, .stream = index}),
+                              .bf16 = input.bf16,
                               .not_varied = input.not_varied});
   }
   return subject;
@@ -182,7 +204,7 @@ std::vector<Tensor> Runner::place(Tape& tape, DType dtype, bool gradients, int o
     const bool wanted = gradients && subject_.varied(i) && (only_input < 0 || only_input == static_cast<int>(i));
     tensors.push_back(subject_.of_parameters()
                           ? input.parameter
-                          : bring_in(tape, input.shape, input.floating ? dtype : DType::i32, input.values, wanted));
+                          : bring_in(tape, input.shape, operand_dtype(input, dtype), input.values, wanted));
   }
   return tensors;
 }
@@ -197,7 +219,7 @@ Tensor Runner::loss_of(Tape& tape, std::span<const Tensor> inputs, std::span<con
   Tensor loss;
   const auto add = [&](const Tensor& y, Numbers r) {
     for (double& value : r) value *= options.cotangent_factor;
-    const std::array<Tensor, 3> operands = {y, bring_in(tape, y.shape, y.dtype, r, false), loss};
+    const std::array<Tensor, 3> operands = {y, bring_in(tape, y.shape, compute_dtype(y.dtype), r, false), loss};
     const Projection::Attrs attrs;
     loss = apply(kProjection, std::span<const Tensor>(operands.data(), loss.data == nullptr ? 2 : 3), &attrs);
   };

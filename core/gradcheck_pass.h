@@ -16,6 +16,7 @@ struct Input {
   Shape shape;
   bool floating = true;
   Numbers values{};          // of a function's operand, token ids too
+  bool bf16 = false;         // it is bf16 where the others are f32
   std::string not_varied{};  // why not
   Tensor parameter{};        // or where a parameter's values lie
 };
@@ -27,6 +28,7 @@ struct Subject {
   std::function<Tensor(Tape&)> loss{};
   ParameterGradients binding{};
   uint64_t seed = 1;
+  bool bf16 = false;  // run on f32, something is stored as bf16
 
   [[nodiscard]] bool of_parameters() const { return static_cast<bool>(loss); }
   [[nodiscard]] bool varied(size_t input) const { return inputs[input].not_varied.empty(); }

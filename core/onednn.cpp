@@ -37,6 +37,7 @@ std::string onednn_version() {
 }
 
 bool onednn_uses_amx() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx; }
+bool onednn_uses_avx512_bf16() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16; }
 
 std::string cpu_isa() {
   switch (dnnl::get_effective_cpu_isa()) {

@@ -14,5 +14,6 @@ void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
 [[nodiscard]] std::string onednn_version();  // "3.7.2"
 [[nodiscard]] std::string cpu_isa();         // the instruction set oneDNN uses here
 [[nodiscard]] bool onednn_uses_amx();
+[[nodiscard]] bool onednn_uses_avx512_bf16();
 
 }  // namespace tril

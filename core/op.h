@@ -150,6 +150,7 @@ struct SampleInput {
   int32_t high = 0;
   std::vector<double> given{};  // used as they are, if there are any (i32 operands too)
   std::string not_varied{};     // why this operand needs no gradient check; empty: it is checked
+  bool bf16 = false;            // it is bf16 where the others are f32; in f64 checks its numbers are those of bf16
 
   [[nodiscard]] static SampleInput of_tokens(const Shape& shape, int32_t high) {
     return {.shape = shape, .values = Values::tokens, .high = high, .not_varied = "token ids"};
@@ -164,7 +165,17 @@ struct Sample {
   SampleFunction run{};      // calls the op's public function
   SampleFunction compose{};  // the same from simpler ops, an oracle; may be empty
   std::string error{};       // not empty: `run` must throw an Error that holds this text
+  bool bf16 = false;         // run on f32, something is stored as bf16: it is compared with f64 to bf16's precision
 };
+
+// The same sample for mixed precision, where these operands are bf16.
+[[nodiscard]] inline Sample in_bf16(Sample sample, std::initializer_list<size_t> operands) {
+  sample.label += ", bf16";
+  sample.compose = nullptr;
+  sample.bf16 = true;
+  for (const size_t i : operands) sample.inputs[i].bf16 = true;
+  return sample;
+}
 
 struct OpInfo {
   const char* name = nullptr;
@@ -216,6 +227,12 @@ void dispatch(const char* op, DType dtype, Body&& body) {
     case DType::f64: return body(double{});
     default: fail(op, "f32 or f64", name_of(dtype));
   }
+}
+
+// The same for ops that also take bf16: Compute<T> is what they calculate with.
+template <class Body>
+void dispatch_with_bf16(const char* op, DType dtype, Body&& body) {
+  dtype == DType::bf16 ? body(bf16{}) : dispatch(op, dtype, body);
 }
 
 [[nodiscard]] std::span<const OpInfo* const> all_ops();

@@ -1,6 +1,8 @@
 // The public function of every op. Each finds the tape in its operands, checks them, computes, and records what
 // backward needs. Shapes: B batch, T time, C width, V vocabulary, H heads, D head size. Operands are f32 or f64, all of
-// one type; ids are i32. Every function throws tril::Error, naming the op, what was expected and what was found.
+// one type; ids are i32. For mixed precision, the elementwise functions of one operand, linear, attention and
+// cross_entropy take bf16 too, and what they save and sum is f32. Every function throws tril::Error, naming the op,
+// what was expected and what was found.
 #pragma once
 
 #include <initializer_list>
@@ -49,7 +51,9 @@ struct MatmulOptions {
   bool transpose_a = false, transpose_b = false;
 };
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
-// x (…, in) · weightᵀ + bias -> (…, out). weight (out, in) as in PyTorch; bias (out) or left out.
+// x (…, in) · weightᵀ + bias -> (…, out). weight (out, in) as in PyTorch; bias (out) or left out. With x in bf16 the
+// result is bf16, and weight and bias, and their gradients, are f32: the product reads the weight's shadow
+// (nn/params.h), or rounds it.
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 // The same numbers in another shape; one extent may be -1, meaning whatever is left. Shares memory with x.
@@ -76,13 +80,17 @@ struct MatmulOptions {
 
 // Over the last axis: (x - mean) / sqrt(variance + epsilon) * weight + bias; bias may be left out.
 // https://arxiv.org/abs/1607.06450
-[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, double epsilon = 1e-5);
-// The residual step and the norm behind it in one pass: sum = x + dropout(y), normed = layer_norm(sum).
+// narrow: where x is f32, the result is stored as bf16, for the products that read it.
+[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, double epsilon = 1e-5,
+                                bool narrow = false);
+// The residual step and the norm behind it in one pass: sum = x + dropout(y), normed = layer_norm(sum). y may be bf16
+// where x is f32.
 struct AddLayerNorm {
   Tensor sum, normed;
 };
 [[nodiscard]] AddLayerNorm add_layer_norm(const Tensor& x, const Tensor& y, const Tensor& weight,
-                                          const Tensor& bias = {}, double dropout = 0.0, double epsilon = 1e-5);
+                                          const Tensor& bias = {}, double dropout = 0.0, double epsilon = 1e-5,
+                                          bool narrow = false);
 
 // Negative log-likelihood of targets (…) under softmax(logits (…, V)), in nats. Targets equal to ignore_index do not
 // count; if none counts, the loss and its gradient are 0.

@@ -4,14 +4,9 @@
 #include <atomic>
 
 #include "core/kernels/split_panels.h"
+#include "core/matrix_unit.h"
 #include "core/onednn.h"
 #include "core/parallel.h"
-
-#if defined(__x86_64__) && defined(__linux__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 namespace tril {
 
@@ -20,36 +15,6 @@ namespace tril {
 namespace {
 
 using namespace split_panels;
-
-#define TRIL_TILES __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq")))
-#define TRIL_TILES_INLINE \
-  __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq"), always_inline)) inline
-
-// The system lends the unit's registers only to processes that ask.
-bool processor_has_tiles() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kBf16Tiles = 1u << 22, kTiles = 1u << 24;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16Tiles) == 0 || (d & kTiles) == 0) return false;
-  constexpr long kAskPermission = 0x1023, kTileData = 18;
-  return onednn_uses_amx() && ::syscall(SYS_arch_prctl, kAskPermission, kTileData) == 0;
-}
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-// Not on the stack: GCC 12 believes that its first eight bytes are all that is read.
-constexpr TileConfig kTileConfig;
-
-// The tile unit, ready for this thread.
-class Tiles {
- public:
-  TRIL_TILES Tiles() { _tile_loadconfig(&kTileConfig); }
-  TRIL_TILES ~Tiles() { _tile_release(); }
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
-};
 
 // Where a block of C, up to 2 x 2 tiles, is read from before and written to after: C itself, or a copy of it where a
 // tile goes beyond the matrix.
@@ -200,7 +165,7 @@ class SplitGemm {
   // product.
   void add_rows(Scratch& scratch, const Part& part) const {
     uint16_t* const a = scratch.get<uint16_t>(panels(part.rows) * steps(std::min(kInner, part.inner)) * kStepSize);
-    const Tiles tiles;
+    const MatrixUnit tiles;
     for (int64_t done = 0; done < part.inner; done += kInner) {
       const Part piece{part.row, part.rows, part.k + done, std::min(kInner, part.inner - done)};
       const bool fits = b_fits_ && pack_a(piece, a);
@@ -267,10 +232,7 @@ class SplitGemm {
 
 }  // namespace
 
-bool split_gemm_works() {
-  static const bool works = processor_has_tiles();
-  return works;
-}
+bool split_gemm_works() { return matrix_unit_works(); }
 
 bool split_gemm_pays(const MatmulShape& shape) {
   constexpr int64_t kEnough = int64_t{1} << 28;  // multiplications

@@ -13,18 +13,20 @@ namespace {
 constexpr bool has_bit(uint64_t bits, size_t i) { return i < 64 && (bits >> i & 1u) != 0; }
 
 bool is_finite(const Tensor& tensor) {
-  if (tensor.dtype != DType::f32 && tensor.dtype != DType::f64) return true;
+  if (!is_floating(tensor.dtype)) return true;
   bool finite = true;
-  dispatch("tape", tensor.dtype, [&](auto type) {
-    const auto* const values = tensor.ptr<decltype(type)>();
-    finite = std::all_of(values, values + tensor.count(), [](auto value) { return std::isfinite(value); });
+  dispatch_with_bf16("tape", tensor.dtype, [&](auto type) {
+    using T = decltype(type);
+    const T* const values = tensor.ptr<T>();
+    finite = std::all_of(values, values + tensor.count(),
+                         [](T value) { return std::isfinite(static_cast<Compute<T>>(value)); });
   });
   return finite;
 }
 
 template <class T>
 void add_into(T* sum, const T* term, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += term[i];
+  for (int64_t i = 0; i < count; ++i) sum[i] = T(static_cast<Compute<T>>(sum[i]) + static_cast<Compute<T>>(term[i]));
 }
 
 }  // namespace
@@ -60,7 +62,7 @@ Tensor Tape::copy_in(const char* what, const Shape& shape, DType dtype, const vo
                      bool wants_gradient) {
   context_.acquire(this, what);
   TRIL_CHECK(count == shape.count(), what, cat(shape.count(), " values for shape ", shape), cat(count));
-  TRIL_CHECK(!wants_gradient || dtype == DType::f32 || dtype == DType::f64, what, "f32 or f64", name_of(dtype));
+  TRIL_CHECK(!wants_gradient || is_floating(dtype), what, "f32, f64 or bf16", name_of(dtype));
   const Tensor tensor = allocate(shape, dtype);
   if (count > 0) std::memcpy(tensor.data, values, static_cast<size_t>(tensor.bytes()));
   const Tensor added = add_slot(tensor, wants_gradient && training());
@@ -269,7 +271,7 @@ void Tape::finish_targets(const Record& record) {
           if (targets_[j].slot == targets_[i].slot && targets_[j].temporary == nullptr) first = din_[j];
         return first;
       }();
-      dispatch(record.op->name, slot.value.dtype, [&](auto type) {
+      dispatch_with_bf16(record.op->name, slot.value.dtype, [&](auto type) {
         using T = decltype(type);
         add_into(sum.ptr<T>(), din_[i].ptr<T>(), slot.value.count());
       });
@@ -317,11 +319,15 @@ void Tape::run_backward(const Tensor& y, const BackwardOptions& options, const T
   TRIL_CHECK(root.wants_gradient, "backward", "a tensor that depends on a variable or a bound parameter",
              "one that depends on neither", "make an input with Tape::variable, or bind the parameters' gradients");
   const Gradient seed = target_of(y.slot);
-  dispatch("backward", y.dtype, [&](auto type) {
+  dispatch_with_bf16("backward", y.dtype, [&](auto type) {
     using T = decltype(type);
+    T* const gradient = seed.ptr<T>();
     for (int64_t i = 0; i < y.count(); ++i) {
-      const T value = cotangent == nullptr ? T{1} : cotangent->ptr<T>()[i];
-      seed.ptr<T>()[i] = seed.accumulate ? seed.ptr<T>()[i] + value : value;
+      const T value = cotangent == nullptr ? T(1) : cotangent->ptr<T>()[i];
+      if (seed.accumulate)
+        add_into(gradient + i, &value, 1);
+      else
+        gradient[i] = value;
     }
   });
   root.has_gradient = true;

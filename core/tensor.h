@@ -17,9 +17,10 @@ struct Tensor {
   void* data = nullptr;
   Shape shape;
   DType dtype = DType::f32;
-  Tape* tape = nullptr;     // null: memory from outside the tape, a parameter or a constant
-  int32_t slot = -1;        // on a tape: its place there; without one: the parameter's index, or -1 for a constant
-  uint32_t generation = 0;  // the tape's count of resets when this was made
+  Tape* tape = nullptr;          // null: memory from outside the tape, a parameter or a constant
+  int32_t slot = -1;             // on a tape: its place there; without one: the parameter's index, or -1 for a constant
+  uint32_t generation = 0;       // the tape's count of resets when this was made
+  const bf16* shadow = nullptr;  // of an f32 parameter: its numbers rounded to bf16; null: nobody keeps any
 
   [[nodiscard]] bool is_parameter() const { return tape == nullptr && slot >= 0; }
   [[nodiscard]] int64_t count() const { return shape.count(); }

@@ -1,6 +1,11 @@
 #include "nn/layers.h"
 
 namespace tril {
+namespace {
+
+bool is_narrow(const Tensor& x) { return x.tape != nullptr && x.tape->context().precision() == DType::bf16; }
+
+}  // namespace
 
 Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool with_bias, double deviation)
     : weight(scope.param("weight", {out, in}, Init::normal(deviation))),
@@ -23,9 +28,12 @@ LayerNorm::LayerNorm(const Scope& scope, int64_t width, bool with_bias, double e
       bias(with_bias ? scope.param("bias", {width}, Init::zeros()) : Param()),
       epsilon_(epsilon) {}
 
+Tensor LayerNorm::operator()(const Tensor& x) const { return layer_norm(x, weight, bias, epsilon_, is_narrow(x)); }
+
 Tensor LayerNorm::operator()(ResidualStream& stream) const {
   if (stream.branch_.data == nullptr) return (*this)(stream.sum_);
-  const AddLayerNorm both = add_layer_norm(stream.sum_, stream.branch_, weight, bias, stream.dropout_, epsilon_);
+  const AddLayerNorm both =
+      add_layer_norm(stream.sum_, stream.branch_, weight, bias, stream.dropout_, epsilon_, is_narrow(stream.sum_));
   stream = ResidualStream(both.sum, stream.dropout_);
   return both.normed;
 }

@@ -46,11 +46,12 @@ class ResidualStream {
   double dropout_;
 };
 
-// weight (width) starts at 1, bias (width) at 0.
+// weight (width) starts at 1, bias (width) at 0. In a context of precision bf16 the normed rows are bf16, for the
+// products that read them.
 class LayerNorm {
  public:
   LayerNorm(const Scope& scope, int64_t width, bool bias = true, double epsilon = 1e-5);
-  [[nodiscard]] Tensor operator()(const Tensor& x) const { return layer_norm(x, weight, bias, epsilon_); }
+  [[nodiscard]] Tensor operator()(const Tensor& x) const;
   [[nodiscard]] Tensor operator()(ResidualStream& stream) const;
   Param weight, bias;
 

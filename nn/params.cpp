@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/kernels/convert.h"
 #include "core/random.h"
 
 namespace tril {
@@ -50,6 +51,16 @@ void ParamStore::freeze(Fill fill) {
     if (fill == Fill::zero) continue;
     dispatch("parameters", dtype_, [&](auto type) { fill_initial(param.value.ptr<decltype(type)>(), param, seed_); });
   }
+}
+
+void ParamStore::keep_shadow() {
+  TRIL_CHECK(frozen() && dtype_ == DType::f32, "parameters", "a frozen store of f32",
+             frozen() ? name_of(dtype_) : "one that still grows");
+  if (shadow_ == nullptr) {
+    shadow_ = std::make_unique<MemoryBlock>(values_->bytes() / 2);
+    for (ParamInfo& param : params_) param.value.shadow = shadow() + offset(param);
+  }
+  convert(reinterpret_cast<const float*>(data()), shadow(), elements_);
 }
 
 int64_t ParamStore::offset(const ParamInfo& param) const { return offsets_[static_cast<size_t>(param.value.slot)]; }

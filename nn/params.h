@@ -61,7 +61,11 @@ class ParamStore {
   // The flat buffer. Each parameter starts on a 64-byte line; the padding between is zero and stays so.
   [[nodiscard]] std::byte* data() const { return values_ == nullptr ? nullptr : values_->data(); }
   [[nodiscard]] int64_t elements() const { return elements_; }  // of the buffer, with padding
-  [[nodiscard]] int64_t offset(const ParamInfo& param) const;   // in elements
+  // A second buffer of the same layout with the values rounded to bf16, which products of bf16 read. Made by the first
+  // call, and written anew by every one; whoever changes the values afterwards, changes it too. Of f32 stores alone.
+  void keep_shadow();
+  [[nodiscard]] bf16* shadow() const { return shadow_ == nullptr ? nullptr : reinterpret_cast<bf16*>(shadow_->data()); }
+  [[nodiscard]] int64_t offset(const ParamInfo& param) const;  // in elements
 
  private:
   DType dtype_;
@@ -69,7 +73,7 @@ class ParamStore {
   std::deque<ParamInfo> params_;  // a deque: modules point at its elements
   std::vector<std::string> names_;
   std::vector<int64_t> offsets_;
-  std::unique_ptr<MemoryBlock> values_;
+  std::unique_ptr<MemoryBlock> values_, shadow_;
   int64_t count_ = 0, elements_ = 0;
 };
 

@@ -47,6 +47,8 @@ constexpr std::array kFields = {
     Field{"seed", "N", kTraining, "Of initial values, batches and dropout.", &C::seed, 0, kMost},
     Field{"threads", "N", kTraining, "Threads to compute with; 0 for as many as this process may use.", &C::threads, 0,
           1024},
+    Field{"dtype", "TYPE", kTraining,
+          "f32; bf16, for mixed precision; or auto: bf16 where the processor multiplies it.", &C::dtype},
 
     Field{"eval-every", "N", kWatching, "Steps between two evaluations, each followed by saving.", &C::eval_every, 1,
           kMany},
@@ -72,6 +74,12 @@ Gelu parse_gelu(std::string_view where, std::string_view text) {
   if (text == "erf") return Gelu::erf;
   if (text != "tanh") fail_usage(where, "erf or tanh", cat('\'', printable(text, 60), '\''));
   return Gelu::tanh;
+}
+
+Precision parse_precision(std::string_view where, std::string_view text) {
+  for (const Precision precision : {Precision::kAuto, Precision::kF32, Precision::kBf16})
+    if (text == precision_name(precision)) return precision;
+  fail_usage(where, "auto, f32 or bf16", cat('\'', printable(text, 60), '\''));
 }
 
 TokenKind parse_tokens(std::string_view where, std::string_view text) {
@@ -116,6 +124,10 @@ std::string text_of(const nlohmann::ordered_json& value, std::string_view where)
 
 std::span<const Field> fields() { return kFields; }
 
+std::string_view precision_name(Precision precision) {
+  return precision == Precision::kAuto ? "auto" : precision == Precision::kF32 ? "f32" : "bf16";
+}
+
 const Field& field_named(std::string_view name, std::string_view where) {
   const auto found =
       std::find_if(kFields.begin(), kFields.end(), [&](const Field& field) { return field.name == name; });
@@ -133,6 +145,7 @@ std::string field_text(const TrainConfig& config, const Field& field) {
         if constexpr (std::is_same_v<Value, bool>) return value ? "true" : "false";
         if constexpr (std::is_same_v<Value, TokenKind>) return std::string(token_kind_name(value));
         if constexpr (std::is_same_v<Value, Gelu>) return gelu_name(value);
+        if constexpr (std::is_same_v<Value, Precision>) return std::string(precision_name(value));
         if constexpr (std::is_same_v<Value, int64_t> || std::is_same_v<Value, double>) return cat(value);
       },
       field.member);
@@ -146,6 +159,7 @@ void set_field(TrainConfig& config, const Field& field, std::string_view text) {
         if constexpr (std::is_same_v<Value, bool>) value = parse_switch(field.name, text);
         if constexpr (std::is_same_v<Value, TokenKind>) value = parse_tokens(field.name, text);
         if constexpr (std::is_same_v<Value, Gelu>) value = parse_gelu(field.name, text);
+        if constexpr (std::is_same_v<Value, Precision>) value = parse_precision(field.name, text);
         if constexpr (std::is_same_v<Value, int64_t>)
           value = parse_integer(field.name, text, static_cast<int64_t>(field.least), static_cast<int64_t>(field.most));
         if constexpr (std::is_same_v<Value, double>) value = parse_number(field.name, text, field.least, field.most);
@@ -181,7 +195,8 @@ std::string config_to_json(const TrainConfig& config, bool one_line) {
     json += one_line ? ":" : ": ";
     const std::string text = field_text(config, field);
     const bool quoted = std::holds_alternative<TokenKind TrainConfig::*>(field.member) ||
-                        std::holds_alternative<Gelu TrainConfig::*>(field.member);
+                        std::holds_alternative<Gelu TrainConfig::*>(field.member) ||
+                        std::holds_alternative<Precision TrainConfig::*>(field.member);
     if (quoted) append_json_string(json, text);
     if (!quoted) json += text;
   }

@@ -14,6 +14,10 @@
 
 namespace tril {
 
+// What products are computed in: what the processor is fast at, or one type.
+enum class Precision : uint8_t { kAuto, kF32, kBf16 };
+[[nodiscard]] std::string_view precision_name(Precision precision);
+
 // The values here are the preset `small`: nanoGPT's published configuration for a CPU.
 struct TrainConfig {
   TokenKind tokens = TokenKind::kChar;
@@ -29,6 +33,7 @@ struct TrainConfig {
   int64_t warmup = 100;
   double beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1, clip = 1.0;
   int64_t seed = 1337, threads = 0;  // nanoGPT's seed
+  Precision dtype = Precision::kF32;
 
   int64_t eval_every = 250, eval_tokens = 0, sample_length = 120, log_every = 10;
 
@@ -37,7 +42,7 @@ struct TrainConfig {
 
 struct Field {
   using Member = std::variant<int64_t TrainConfig::*, double TrainConfig::*, bool TrainConfig::*,
-                              TokenKind TrainConfig::*, Gelu TrainConfig::*>;
+                              TokenKind TrainConfig::*, Gelu TrainConfig::*, Precision TrainConfig::*>;
   std::string_view name;
   std::string_view value;  // stands for it in the help
   std::string_view group;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/kernels/clones.h"
+#include "core/kernels/convert.h"
 #include "core/op.h"
 #include "core/parallel.h"
 
@@ -102,10 +103,13 @@ void AdamW::update(const GradStore& gradients, double rate, double gradient_scal
     T* const p = reinterpret_cast<T*>(params_.data());
     const T* const g = reinterpret_cast<const T*>(gradients.data());
     T *const mean = reinterpret_cast<T*>(mean_.data()), *const square = reinterpret_cast<T*>(square_.data());
+    [[maybe_unused]] bf16* const shadow = params_.shadow();
     parallel_for(threads, static_cast<int64_t>(pieces_.size()), 1, [&](int64_t begin, int64_t end, int) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
         const auto [at, stop, decays] = pieces_[i];
         update_piece(p + at, g + at, mean + at, square + at, stop - at, decays ? decaying : still);
+        if constexpr (std::is_same_v<T, float>)
+          if (shadow != nullptr) convert(p + at, shadow + at, stop - at);  // from cache
       }
     });
   });

@@ -24,7 +24,7 @@ class AdamW {
 
   // The 2-norm of all gradients together. Not finite if one of them is not, or if it is too large for a double.
   [[nodiscard]] double norm(const GradStore& gradients, int threads);
-  // One update by the gradients times `gradient_scale`.
+  // One update by the gradients times `gradient_scale`, of the store's shadow too, if it keeps one.
   void update(const GradStore& gradients, double rate, double gradient_scale, int threads);
 
   [[nodiscard]] int64_t updates() const { return updates_; }

@@ -36,6 +36,7 @@ Trainer::Trainer(Context& context, Model& model, const Dataset& data)
       inputs_(static_cast<size_t>(model.training.batch * model.training.context)),
       targets_(inputs_.size()) {
   tape_.bind(gradients_.binding());
+  if (context.precision() == DType::bf16) model.params->keep_shadow();
 }
 
 int64_t Trainer::tokens_a_step() const {

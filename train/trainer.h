@@ -29,7 +29,8 @@ struct StepResult {
 
 class Trainer {
  public:
-  // Trains `model` as its `training` says. Context::seed() should be the configuration's, for dropout.
+  // Trains `model` as its `training` says. Context::seed() should be the configuration's, for dropout. In a context of
+  // precision bf16 the parameters keep a shadow.
   Trainer(Context& context, Model& model, const Dataset& data);
 
   // The next step. Nothing comes back, and nothing has changed, if `stopped` said so between two micro-batches.

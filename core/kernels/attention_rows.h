@@ -102,11 +102,11 @@ void transpose_panels(const T* x, int64_t stride, int64_t rows, int64_t head, T*
   }
 }
 
-// x (rows, head) without the gaps between its rows, which would make them compete for the same cache lines.
-template <class T>
-TRIL_CLONES void pack(const T* x, int64_t stride, int64_t rows, int64_t head, T* packed) {
+// x (rows, head), widened, without the gaps between its rows, which would make them compete for the same cache lines.
+template <class S, class T>
+TRIL_CLONES void pack(const S* x, int64_t stride, int64_t rows, int64_t head, T* packed) {
   for (int64_t i = 0; i < rows; ++i)
-    for (int64_t d = 0; d < head; ++d) packed[i * head + d] = x[i * stride + d];
+    for (int64_t d = 0; d < head; ++d) packed[i * head + d] = static_cast<T>(x[i * stride + d]);
 }
 
 }  // namespace tril::attention_rows

@@ -14,19 +14,23 @@ struct NoAttrs {};
 
 namespace elementwise {
 
-template <class F, class T>
-TRIL_CLONES void values(const T* x, T* y, int64_t n, typename F::Attrs attrs) {
-  for (int64_t i = 0; i < n; ++i) y[i] = F::value(x[i], attrs);
+template <class F, class S>
+TRIL_CLONES void values(const S* x, S* y, int64_t n, typename F::Attrs attrs) {
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<S>(F::value(static_cast<Compute<S>>(x[i]), attrs));
 }
 
-template <class F, class T>
-TRIL_CLONES void gradients(const T* x_or_y, const T* dy, T* dx, int64_t n, typename F::Attrs attrs) {
-  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * F::slope(x_or_y[i], attrs);
+template <class F, class S>
+TRIL_CLONES void gradients(const S* x_or_y, const S* dy, S* dx, int64_t n, typename F::Attrs attrs) {
+  using T = Compute<S>;
+  for (int64_t i = 0; i < n; ++i)
+    dx[i] = static_cast<S>(static_cast<T>(dy[i]) * F::slope(static_cast<T>(x_or_y[i]), attrs));
 }
 
-template <class F, class T>
-TRIL_CLONES void add_gradients(const T* x_or_y, const T* dy, T* dx, int64_t n, typename F::Attrs attrs) {
-  for (int64_t i = 0; i < n; ++i) dx[i] += dy[i] * F::slope(x_or_y[i], attrs);
+template <class F, class S>
+TRIL_CLONES void add_gradients(const S* x_or_y, const S* dy, S* dx, int64_t n, typename F::Attrs attrs) {
+  using T = Compute<S>;
+  for (int64_t i = 0; i < n; ++i)
+    dx[i] = static_cast<S>(static_cast<T>(dx[i]) + static_cast<T>(dy[i]) * F::slope(static_cast<T>(x_or_y[i]), attrs));
 }
 
 }  // namespace elementwise
@@ -45,7 +49,7 @@ struct ElementwiseOp {
   }
 
   static void forward(const Forward& op, const Attrs& attrs) {
-    dispatch(op.name(), op.in(0).dtype, [&](auto type) {
+    dispatch_with_bf16(op.name(), op.in(0).dtype, [&](auto type) {
       using T = decltype(type);
       const T* const x = op.in(0).ptr<T>();
       T* const y = op.out(0).ptr<T>();
@@ -56,7 +60,7 @@ struct ElementwiseOp {
   }
 
   static void backward(const Backward& op, const Attrs& attrs) {
-    dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
+    dispatch_with_bf16(op.name(), op.dout(0).dtype, [&](auto type) {
       using T = decltype(type);
       const T* const dy = op.dout(0).ptr<T>();
       const T* read = dy;
@@ -77,6 +81,7 @@ struct ElementwiseOp {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{7}, Shape{2, 9}, Shape{3, 17}, Shape{2, 3, 11}, Shape{0, 4},
                              Shape{2, kElementGrain + 8}})
     samples.push_back({.label = cat("shape ", shape), .inputs = {{.shape = shape, .values = values}}, .run = run});
+  samples.push_back(in_bf16(samples[5], {0}));
   samples.push_back({.label = "i32",
                      .inputs = {SampleInput::of_tokens({3}, 5)},
                      .run = run,

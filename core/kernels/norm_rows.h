@@ -24,15 +24,38 @@ TRIL_INLINE std::pair<T, T> statistics(const T* x, int64_t n, T epsilon) {
   return {mean, T{1} / std::sqrt(squares / static_cast<T>(n) + epsilon)};
 }
 
-template <class T>
-TRIL_INLINE void normalise(const T* x, T mean, T r, const T* weight, const T* bias, T* y, int64_t n) {
+template <class T, class Out>
+TRIL_INLINE void normalise(const T* x, T mean, T r, const T* weight, const T* bias, Out* y, int64_t n) {
   if (bias != nullptr) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * r * weight[i] + bias[i];
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>((x[i] - mean) * r * weight[i] + bias[i]);
   } else {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * r * weight[i];
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>((x[i] - mean) * r * weight[i]);
   }
+}
+
+// A row as numbers to compute with: where it is, or widened into `copy`.
+template <class T, class S>
+TRIL_INLINE const T* widened(const S* row, T* copy, int64_t n) {
+  if constexpr (std::is_same_v<S, T>) {
+    return row;
+  } else {
+    for (int64_t i = 0; i < n; ++i) copy[i] = static_cast<T>(row[i]);
+    return copy;
+  }
+}
+
+// What the normed rows are stored as.
+[[nodiscard]] inline DType stored(DType dtype, bool narrow) {
+  return narrow && dtype == DType::f32 ? DType::bf16 : dtype;
+}
+
+// Calls body with a value of the rows' own type and one of the type that the normed rows are stored as.
+template <class Body>
+void dispatch_rows(const char* op, DType dtype, DType normed, Body&& body) {
+  if (dtype == DType::f32 && normed == DType::bf16) return body(float{}, bf16{});
+  dispatch(op, dtype, [&](auto type) { body(type, type); });
 }
 
 // dx of a row into dx (plus `add`, if there is one); its terms of dweight and dbias are added to those sums, if there

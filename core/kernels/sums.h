@@ -10,9 +10,9 @@
 
 namespace tril {
 
-template <class T>
-TRIL_CLONES void add_row(const T* row, T* sums, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sums[i] += row[i];
+template <class S, class T>
+TRIL_CLONES void add_row(const S* row, T* sums, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<T>(row[i]);
 }
 
 // Adds up `chunks` rows of partial sums (chunks, n) into out (n).
@@ -35,8 +35,8 @@ void for_row_chunks(Context& context, int64_t rows, Body&& body) {
 }
 
 // out (n) = [out +] the column sums of x (rows, n).
-template <class T>
-void column_sums(Context& context, const T* x, int64_t rows, int64_t n, T* out, bool accumulate) {
+template <class S, class T>
+void column_sums(Context& context, const S* x, int64_t rows, int64_t n, T* out, bool accumulate) {
   Scratch scratch(context.scratch());
   T* const partial = scratch.get<T>(kReductionChunks * n);
   for_row_chunks(context, rows, [&](int64_t begin, int64_t end, int64_t chunk, int) {

@@ -18,11 +18,12 @@ struct Rows {  // which rows of which samples, for the masks
   uint32_t first_sample;
 };
 
-template <class T>
-TRIL_CLONES void forward_rows(const T* x, const T* y, const T* weight, const T* bias, T epsilon, T* sum, T* normed,
-                              T* means, T* scales, int64_t n, const DropoutMask& mask, const Rows& rows, T* factors) {
+template <class T, class Y, class Out>
+TRIL_CLONES void forward_rows(const T* x, const Y* y, const T* weight, const T* bias, T epsilon, T* sum, Out* normed,
+                              T* means, T* scales, int64_t n, const DropoutMask& mask, const Rows& rows, T* wide,
+                              T* factors) {
   for (int64_t r = rows.begin; r < rows.end; ++r) {
-    const T *const from = x + r * n, *const branch = y + r * n;
+    const T *const from = x + r * n, *const branch = norm_rows::widened(y + r * n, wide, n);
     T* const total = sum + r * n;
     if (mask.active()) {
       const int64_t index = r % rows.rows_per_sample * n, lead = index % kRandomBlock;
@@ -36,33 +37,36 @@ TRIL_CLONES void forward_rows(const T* x, const T* y, const T* weight, const T* 
   }
 }
 
-template <class T>
-TRIL_INLINE void give(const T* gradient, const T* factors, T* target, bool accumulate, int64_t n) {
+template <class T, class Out>
+TRIL_INLINE void give(const T* gradient, const T* factors, Out* target, bool accumulate, int64_t n) {
   if (target == nullptr) return;
+  const auto before = [&](int64_t i) { return accumulate ? static_cast<T>(target[i]) : T{0}; };
   if (factors != nullptr) {
-    for (int64_t i = 0; i < n; ++i)
-      target[i] = accumulate ? target[i] + gradient[i] * factors[i] : gradient[i] * factors[i];
+    for (int64_t i = 0; i < n; ++i) target[i] = static_cast<Out>(before(i) + gradient[i] * factors[i]);
   } else {
-    for (int64_t i = 0; i < n; ++i) target[i] = accumulate ? target[i] + gradient[i] : gradient[i];
+    for (int64_t i = 0; i < n; ++i) target[i] = static_cast<Out>(before(i) + gradient[i]);
   }
 }
 
-template <class T>
+template <class T, class Y, class Out>
 struct BackwardRows {
-  const T *sum, *means, *scales, *weight, *dsum, *dnormed;
-  T *dx, *dy, *dweight, *dbias;
+  const T *sum, *means, *scales, *weight, *dsum;
+  const Out* dnormed;
+  T* dx;
+  Y* dy;
+  T *dweight, *dbias;
   bool accumulate_x, accumulate_y;
 };
 
-template <class T>
-TRIL_CLONES void backward_rows(const BackwardRows<T>& p, int64_t n, const DropoutMask& mask, const Rows& rows,
-                               T* gradient, T* factors) {
+template <class T, class Y, class Out>
+TRIL_CLONES void backward_rows(const BackwardRows<T, Y, Out>& p, int64_t n, const DropoutMask& mask, const Rows& rows,
+                               T* wide, T* gradient, T* factors) {
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const T* const dsum = p.dsum == nullptr ? nullptr : p.dsum + r * n;
     const T* total = dsum;
     if (p.dnormed != nullptr) {
-      norm_rows::gradient(p.sum + r * n, p.means[r], p.scales[r], p.weight, p.dnormed + r * n, dsum, gradient,
-                          p.dweight, p.dbias, n);
+      norm_rows::gradient(p.sum + r * n, p.means[r], p.scales[r], p.weight,
+                          norm_rows::widened(p.dnormed + r * n, wide, n), dsum, gradient, p.dweight, p.dbias, n);
       total = gradient;
     }
     give(total, static_cast<const T*>(nullptr), p.dx == nullptr ? nullptr : p.dx + r * n, p.accumulate_x, n);
@@ -80,20 +84,21 @@ TRIL_CLONES void backward_rows(const BackwardRows<T>& p, int64_t n, const Dropou
 struct AddLayerNormOp {
   struct Attrs {
     double dropout, epsilon;
+    bool narrow;
   };
 
   static void infer(Infer& op, const Attrs& attrs) {
     op.expect_floating(0, "x");
     op.expect_rank_at_least(0, "x", 1);
-    op.expect_same_dtype(1, "y");
+    if (op.in(1).dtype != DType::bf16) op.expect_same_dtype(1, "y");
     const Shape& x = op.shape(0);
     TRIL_CHECK(op.shape(1) == x, op.name(), cat("y ", x, " as x"), cat(op.shape(1)));
     TRIL_CHECK(attrs.dropout >= 0.0 && attrs.dropout < 1.0, op.name(), "0 <= dropout < 1", cat(attrs.dropout));
     norm_rows::infer_weights(op, 2, x[-1], attrs.epsilon);
-    op.output(x, op.in(0).dtype);         // the sum
-    op.output(x, op.in(0).dtype);         // its norm
-    op.save({x.rows()}, op.in(0).dtype);  // means
-    op.save({x.rows()}, op.in(0).dtype);  // 1 / standard deviations
+    op.output(x, op.in(0).dtype);                                   // the sum
+    op.output(x, norm_rows::stored(op.in(0).dtype, attrs.narrow));  // its norm
+    op.save({x.rows()}, op.in(0).dtype);                            // means
+    op.save({x.rows()}, op.in(0).dtype);                            // 1 / standard deviations
     op.backward_reads_output(0);
   }
 
@@ -101,47 +106,51 @@ struct AddLayerNormOp {
     const Shape& shape = op.in(0).shape;
     const int64_t n = shape[-1];
     const DropoutMask mask(op.key(), attrs.dropout);
-    dispatch(op.name(), op.in(0).dtype, [&](auto type) {
-      using T = decltype(type);
-      const T* const bias = op.count() == 4 ? op.in(3).ptr<T>() : nullptr;
-      parallel_for(op.threads(), shape.rows(), std::max<int64_t>(1, kElementGrain / n),
-                   [&](int64_t begin, int64_t end, int thread) {
-                     Scratch scratch(op.context().scratch(thread));
-                     forward_rows(op.in(0).ptr<T>(), op.in(1).ptr<T>(), op.in(2).ptr<T>(), bias,
-                                  static_cast<T>(attrs.epsilon), op.out(0).ptr<T>(), op.out(1).ptr<T>(),
-                                  op.saved(0).ptr<T>(), op.saved(1).ptr<T>(), n, mask, rows_of(op, shape, begin, end),
-                                  scratch.get<T>(n + 2 * kRandomBlock));
+    dispatch_types(op.name(), op.out(0).dtype, op.in(1).dtype, op.out(1).dtype,
+                   [&](auto type, auto branch, auto normed) {
+                     using T = decltype(type);
+                     const T* const bias = op.count() == 4 ? op.in(3).ptr<T>() : nullptr;
+                     parallel_for(op.threads(), shape.rows(), std::max<int64_t>(1, kElementGrain / n),
+                                  [&](int64_t begin, int64_t end, int thread) {
+                                    Scratch scratch(op.context().scratch(thread));
+                                    forward_rows(op.in(0).ptr<T>(), op.in(1).ptr<decltype(branch)>(), op.in(2).ptr<T>(),
+                                                 bias, static_cast<T>(attrs.epsilon), op.out(0).ptr<T>(),
+                                                 op.out(1).ptr<decltype(normed)>(), op.saved(0).ptr<T>(),
+                                                 op.saved(1).ptr<T>(), n, mask, rows_of(op, shape, begin, end),
+                                                 scratch.get<T>(n), scratch.get<T>(n + 2 * kRandomBlock));
+                                  });
                    });
-    });
   }
 
   static void backward(const Backward& op, const Attrs& attrs) {
     const Shape& shape = op.shape(0);
     const int64_t n = shape[-1];
     const DropoutMask mask(op.key(), attrs.dropout);
-    dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
-      using T = decltype(type);
-      const norm_rows::WeightSums<T> sums(op, 2, n);
-      for_row_chunks(op.context(), shape.rows(), [&](int64_t begin, int64_t end, int64_t chunk, int thread) {
-        Scratch scratch(op.context().scratch(thread));
-        const auto data = [](const Tensor& tensor) { return tensor.data == nullptr ? nullptr : tensor.ptr<T>(); };
-        backward_rows<T>({.sum = op.out(0).ptr<T>(),
-                          .means = op.saved(0).ptr<T>(),
-                          .scales = op.saved(1).ptr<T>(),
-                          .weight = op.in(2).ptr<T>(),
-                          .dsum = data(op.dout(0)),
-                          .dnormed = data(op.dout(1)),
-                          .dx = op.din(0).ptr<T>(),
-                          .dy = op.din(1).ptr<T>(),
-                          .dweight = sums.weight(chunk),
-                          .dbias = sums.bias(chunk),
-                          .accumulate_x = op.din(0).accumulate,
-                          .accumulate_y = op.din(1).accumulate},
-                         n, mask, rows_of(op, shape, begin, end), scratch.get<T>(n),
-                         scratch.get<T>(n + 2 * kRandomBlock));
-      });
-      sums.finish();
-    });
+    dispatch_types(
+        op.name(), op.out(0).dtype, op.din(1).tensor.dtype, op.dout(1).dtype, [&](auto type, auto branch, auto normed) {
+          using T = decltype(type);
+          using Y = decltype(branch);
+          using Out = decltype(normed);
+          const norm_rows::WeightSums<T> sums(op, 2, n);
+          for_row_chunks(op.context(), shape.rows(), [&](int64_t begin, int64_t end, int64_t chunk, int thread) {
+            Scratch scratch(op.context().scratch(thread));
+            backward_rows<T, Y, Out>({.sum = op.out(0).ptr<T>(),
+                                      .means = op.saved(0).ptr<T>(),
+                                      .scales = op.saved(1).ptr<T>(),
+                                      .weight = op.in(2).ptr<T>(),
+                                      .dsum = op.dout(0).data == nullptr ? nullptr : op.dout(0).ptr<T>(),
+                                      .dnormed = op.dout(1).data == nullptr ? nullptr : op.dout(1).ptr<Out>(),
+                                      .dx = op.din(0).ptr<T>(),
+                                      .dy = op.din(1).ptr<Y>(),
+                                      .dweight = sums.weight(chunk),
+                                      .dbias = sums.bias(chunk),
+                                      .accumulate_x = op.din(0).accumulate,
+                                      .accumulate_y = op.din(1).accumulate},
+                                     n, mask, rows_of(op, shape, begin, end), scratch.get<T>(n), scratch.get<T>(n),
+                                     scratch.get<T>(n + 2 * kRandomBlock));
+          });
+          sums.finish();
+        });
   }
 
   static std::vector<Sample> samples() {
@@ -177,6 +186,17 @@ struct AddLayerNormOp {
                                    sample({3, 9}, true, 0.2, true),
                                    sample({3, 9}, true, 0.2, false, true),
                                    sample({2, 250, 33}, true, 0.3)};
+    for (const auto& [p, bf16_branch, narrow] :
+         {std::tuple{0.0, true, true}, {0.3, true, true}, {0.3, true, false}, {0.0, false, true}}) {
+      Sample mixed = sample({2, 5, 33}, p > 0, p);
+      mixed.label += cat(bf16_branch ? ", y in bf16" : "", narrow ? ", narrow" : "");
+      mixed.run = [p = p, narrow = narrow](auto in) {
+        const AddLayerNorm both =
+            add_layer_norm(in[0], in[1], in[2], in.size() == 4 ? in[3] : Tensor{}, p, 1e-5, narrow);
+        return std::vector{both.sum, both.normed};
+      };
+      samples.push_back(bf16_branch ? in_bf16(mixed, {1}) : in_bf16(mixed, {}));
+    }
     Sample shapes = sample({2, 3}, false, 0.0);
     shapes.inputs[1].shape = {2, 4};
     shapes.error = "add_layer_norm: expected y (2, 3) as x, got (2, 4)";
@@ -185,6 +205,16 @@ struct AddLayerNormOp {
   }
 
  private:
+  // Calls body with values of the sum's, the branch's and the norm's types.
+  template <class Body>
+  static void dispatch_types(const char* op, DType sum, DType branch, DType normed, Body&& body) {
+    norm_rows::dispatch_rows(op, sum, normed, [&](auto type, auto stored) {
+      if constexpr (std::is_same_v<decltype(type), float>)
+        if (branch == DType::bf16) return body(type, bf16{}, stored);
+      body(type, type, stored);
+    });
+  }
+
   static Rows rows_of(const Forward& op, const Shape& shape, int64_t begin, int64_t end) {
     const int64_t samples = shape.rank() == 1 ? 1 : shape[0];
     return {begin, end, samples == 0 ? 1 : shape.rows() / samples, op.context().first_sample()};
@@ -196,9 +226,9 @@ struct AddLayerNormOp {
 TRIL_REGISTER_OP(add_layer_norm, AddLayerNormOp)
 
 AddLayerNorm add_layer_norm(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias, double dropout,
-                            double epsilon) {
+                            double epsilon, bool narrow) {
   const bool training = x.tape == nullptr || x.tape->training();
-  const AddLayerNormOp::Attrs attrs{training ? dropout : 0.0, epsilon};
+  const AddLayerNormOp::Attrs attrs{training ? dropout : 0.0, epsilon, narrow};
   const std::array<Tensor, 4> inputs = {x, y, weight, bias};
   const auto outputs =
       apply_all(registered::add_layer_norm, {inputs.data(), bias.data == nullptr ? size_t{3} : size_t{4}}, &attrs);

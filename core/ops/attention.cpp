@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/kernels/attention_rows.h"
+#include "core/kernels/convert.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/tile.h"
@@ -16,6 +17,7 @@ namespace {
 //   scale dSᵀ Q
 // Work goes by blocks of kQueries rows of S, so that a block's scores stay in cache; keys no query of a block sees are
 // left out of it. Heads are segments of the rows: columns h D to (h + 1) D of q, k, v and o, read and written in place.
+// bf16 is widened block by block on the way in, and rounded once on the way out.
 constexpr int64_t kQueries = attention_rows::kMostRows;
 
 struct AttentionAttrs {
@@ -24,22 +26,26 @@ struct AttentionAttrs {
   bool causal, packed, lengths;
 };
 
-template <class T>
+template <class S>
 struct Operands {
-  const T *q, *k, *v;
+  const S *q, *k, *v;
   const int32_t* lengths;  // null: all keys are there
 };
 
-template <class T>
+template <class S>
 struct Targets {
-  T *q, *k, *v;  // null: not wanted
+  S *q, *k, *v;  // null: not wanted
   bool add_q, add_k, add_v;
 };
 
-template <class T>
+// S is what memory holds, T what is computed with.
+template <class S>
 class Attention {
+  using T = Compute<S>;
+  static constexpr bool kInPlace = std::is_same_v<S, T>;
+
  public:
-  Attention(const Forward& op, const AttentionAttrs& attrs, const Shape& q, const Shape& k, const Operands<T>& operands)
+  Attention(const Forward& op, const AttentionAttrs& attrs, const Shape& q, const Shape& k, const Operands<S>& operands)
       : context_(op.context()),
         attrs_(attrs),
         in_(operands),
@@ -53,54 +59,63 @@ class Attention {
         padded_(attention_rows::pad(keys_)),
         mask_stride_((keys_ + kRandomBlock - 1) / kRandomBlock * kRandomBlock) {}
 
-  void forward(T* o, T* lse) const {
+  void forward(S* o, T* lse) const {
     // Whole heads where there are enough of them (keys are transposed once a head), else their blocks one by one.
     const int64_t heads = batch_ * attrs_.heads, parts = heads >= 4 * context_.threads() ? 1 : blocks();
     parallel_tasks(context_.threads(), heads * parts, [&](int64_t task, int thread) {
       const int64_t index = task / parts, first = parts == 1 ? 0 : task % parts,
                     last = parts == 1 ? blocks() : first + 1;
       Scratch scratch(context_.scratch(thread));
-      Work work(scratch, *this, false);
-      attention_rows::transpose_panels(in_.k + keys_at(index), row_, keys_, head_, work.key_panels);
-      attention_rows::pack(in_.v + keys_at(index), row_, keys_, head_, work.values);
+      const Work work(scratch, *this, false);
+      transpose(in_.k + keys_at(index), work, work.key_panels);
+      attention_rows::pack(in_.v + keys_at(index), row_, keys_, head_, work.packed);
       for (int64_t block = first; block < last; ++block) forward_block(index, block * kQueries, work, o, lse);
     });
   }
 
-  void backward(const T* o, const T* lse, const T* d_o, const Targets<T>& targets) const {
+  void backward(const S* o, const T* lse, const S* d_o, const Targets<S>& targets) const {
     parallel_tasks(context_.threads(), batch_ * attrs_.heads, [&](int64_t index, int thread) {
       Scratch scratch(context_.scratch(thread));
-      Work work(scratch, *this, true);
-      attention_rows::transpose_panels(in_.k + keys_at(index), row_, keys_, head_, work.key_panels);
-      attention_rows::transpose_panels(in_.v + keys_at(index), row_, keys_, head_, work.value_panels);
-      attention_rows::pack(in_.k + keys_at(index), row_, keys_, head_, work.keys);
-      clear_unseen(index, targets);
+      const Work work(scratch, *this, true);
+      transpose(in_.k + keys_at(index), work, work.key_panels);
+      transpose(in_.v + keys_at(index), work, work.value_panels);
+      attention_rows::pack(in_.k + keys_at(index), row_, keys_, head_, work.packed);
       // From the last block, which under a causal mask sees the most keys, so that the first one written covers the
       // others.
       bool written = false;
-      for (int64_t block = blocks() - 1; block >= 0; --block) {
-        const T* const dout = d_o + outputs_at(index, block * kQueries);
-        written |= backward_block(index, block * kQueries, work, o + outputs_at(index, block * kQueries), lse, dout,
-                                  targets, written);
-      }
+      for (int64_t block = blocks() - 1; block >= 0; --block)
+        written |= backward_block(index, block * kQueries, work, o, lse, d_o, targets, written);
+      finish_keys(index, work.dkeys, targets.k, targets.add_k);
+      finish_keys(index, work.dvalues, targets.v, targets.add_v);
     });
   }
 
  private:
-  // A thread's working memory for one head.
+  // Rows of a head, to read.
+  struct Rows {
+    const T* data;
+    int64_t stride;
+  };
+
+  // A thread's working memory for one head. The last five are for what is not in place.
   struct Work {
-    T *key_panels, *scores, *factors, *values = nullptr, *value_panels = nullptr, *keys = nullptr, *dscores = nullptr;
+    T *key_panels, *scores, *factors, *packed, *value_panels = nullptr, *dscores = nullptr;
+    T *wide_keys = nullptr, *wide[3] = {}, *dkeys = nullptr, *dvalues = nullptr;
     Work(Scratch& scratch, const Attention& a, bool backward)
         : key_panels(scratch.get<T>(a.head_ * a.padded_)),
           scores(scratch.get<T>(kQueries * a.padded_)),
-          factors(scratch.get<T>(a.mask_stride_)) {
+          factors(scratch.get<T>(a.mask_stride_)),
+          packed(scratch.get<T>(a.head_ * a.keys_)) {
       if (backward) {
         value_panels = scratch.get<T>(a.head_ * a.padded_);
-        keys = scratch.get<T>(a.head_ * a.keys_);
         dscores = scratch.get<T>(kQueries * a.padded_);
-      } else {
-        values = scratch.get<T>(a.head_ * a.keys_);
       }
+      if (kInPlace) return;
+      wide_keys = scratch.get<T>(a.head_ * a.keys_);
+      for (T*& rows : wide) rows = scratch.get<T>(a.head_ * kQueries);
+      if (!backward) return;
+      dkeys = scratch.get<T>(a.head_ * a.keys_);
+      dvalues = scratch.get<T>(a.head_ * a.keys_);
     }
   };
 
@@ -113,6 +128,23 @@ class Attention {
   [[nodiscard]] int64_t keys_at(int64_t index) const { return index / attrs_.heads * keys_ * row_ + segment(index); }
   [[nodiscard]] int64_t outputs_at(int64_t index, int64_t first) const {
     return (index / attrs_.heads * queries_ + first) * width_ + segment(index);
+  }
+
+  [[nodiscard]] Rows read(const S* x, int64_t stride, int64_t count, T* copy) const {
+    if constexpr (kInPlace) return {x, stride};
+    attention_rows::pack(x, stride, count, head_, copy);
+    return {copy, head_};
+  }
+
+  void transpose(const S* x, const Work& work, T* panels) const {
+    const Rows rows = read(x, row_, keys_, work.wide_keys);
+    attention_rows::transpose_panels(rows.data, rows.stride, keys_, head_, panels);
+  }
+
+  // Rows of a head that lie together, to where they belong.
+  void write(const T* rows, int64_t count, S* to, int64_t stride, bool add) const {
+    for (int64_t i = 0; i < count; ++i)
+      (add ? convert_and_add<T, S> : convert<T, S>)(rows + i * head_, to + i * stride, head_);
   }
 
   [[nodiscard]] attention_rows::Block block_of(int64_t index, int64_t first) const {
@@ -132,69 +164,95 @@ class Attention {
   }
 
   // out (count, padded) = factor · x (count, head) · panelsᵀ
-  void multiply_by_panels(const attention_rows::Block& block, T factor, const T* x, int64_t row_x, const T* panels,
-                          T* out) const {
+  void multiply_by_panels(const attention_rows::Block& block, T factor, const Rows& x, const T* panels, T* out) const {
     constexpr int64_t kPanel = attention_rows::kPanel;
     for (int64_t column = 0; column < block.padded; column += kPanel)
-      tile_matmul(false, block.count, kPanel, head_, factor, x, row_x, panels + column * head_, kPanel, T{0},
+      tile_matmul(false, block.count, kPanel, head_, factor, x.data, x.stride, panels + column * head_, kPanel, T{0},
                   out + column, block.stride);
   }
 
-  void forward_block(int64_t index, int64_t first, const Work& work, T* o, T* lse) const {
+  void forward_block(int64_t index, int64_t first, const Work& work, S* o, T* lse) const {
     const attention_rows::Block block = block_of(index, first);
     const int64_t width = block.seen(block.count - 1);
-    T* const out = o + outputs_at(index, first);
-    multiply_by_panels(block, static_cast<T>(attrs_.scale), in_.q + queries_at(index, first), row_, work.key_panels,
-                       work.scores);
+    S* const out = o + outputs_at(index, first);
+    const Rows q = read(in_.q + queries_at(index, first), row_, block.count, work.wide[0]);
+    multiply_by_panels(block, static_cast<T>(attrs_.scale), q, work.key_panels, work.scores);
     attention_rows::weights(work.scores, block, work.factors, lse + index * queries_ + first);
-    if (width > 0)
-      return tile_matmul(false, block.count, head_, width, T{1}, work.scores, block.stride, work.values, head_, T{0},
-                         out, width_);
-    for (int64_t i = 0; i < block.count; ++i) std::fill_n(out + i * width_, head_, T{0});
+    if (width == 0) {
+      for (int64_t i = 0; i < block.count; ++i) std::fill_n(out + i * width_, head_, S(0));
+    } else if constexpr (kInPlace) {
+      tile_matmul(false, block.count, head_, width, T{1}, work.scores, block.stride, work.packed, head_, T{0}, out,
+                  width_);
+    } else {
+      tile_matmul(false, block.count, head_, width, T{1}, work.scores, block.stride, work.packed, head_, T{0},
+                  work.wide[1], head_);
+      write(work.wide[1], block.count, out, width_, false);
+    }
   }
 
-  // Keys that no query of this sample sees get gradient 0.
-  void clear_unseen(int64_t index, const Targets<T>& targets) const {
-    const int64_t from = queries_ == 0 ? 0 : block_of(index, queries_ - 1).seen(0);
-    for (int64_t j = from; j < keys_; ++j) {
-      if (targets.k != nullptr && !targets.add_k) std::fill_n(targets.k + keys_at(index) + j * row_, head_, T{0});
-      if (targets.v != nullptr && !targets.add_v) std::fill_n(targets.v + keys_at(index) + j * row_, head_, T{0});
-    }
+  // How many keys of a head some query sees.
+  [[nodiscard]] int64_t seen_keys(int64_t index) const {
+    return queries_ == 0 ? 0 : block_of(index, queries_ - 1).seen(0);
+  }
+
+  // The keys' or values' gradients to their place, where they are not already; those that no query sees get 0.
+  void finish_keys(int64_t index, const T* gradients, S* target, bool add) const {
+    if (target == nullptr) return;
+    const int64_t seen = seen_keys(index);
+    if constexpr (!kInPlace) write(gradients, seen, target + keys_at(index), row_, add);
+    for (int64_t j = seen; !add && j < keys_; ++j) std::fill_n(target + keys_at(index) + j * row_, head_, S(0));
   }
 
   // Returns whether the keys' and values' gradients were written.
-  bool backward_block(int64_t index, int64_t first, const Work& work, const T* o, const T* lse, const T* d_o,
-                      const Targets<T>& targets, bool written) const {
+  bool backward_block(int64_t index, int64_t first, const Work& work, const S* all_o, const T* lse, const S* all_d_o,
+                      const Targets<S>& targets, bool written) const {
     const attention_rows::Block block = block_of(index, first);
     const int64_t width = block.seen(block.count - 1);
     const T scale = static_cast<T>(attrs_.scale);
-    const T* const q = in_.q + queries_at(index, first);
-    T* const dq = targets.q == nullptr ? nullptr : targets.q + queries_at(index, first);
+    S* const dq = targets.q == nullptr ? nullptr : targets.q + queries_at(index, first);
     if (width == 0) {
       for (int64_t i = 0; dq != nullptr && !targets.add_q && i < block.count; ++i)
-        std::fill_n(dq + i * row_, head_, T{0});
+        std::fill_n(dq + i * row_, head_, S(0));
       return false;
     }
-    multiply_by_panels(block, scale, q, row_, work.key_panels, work.scores);
-    multiply_by_panels(block, T{1}, d_o, width_, work.value_panels, work.dscores);
-    attention_rows::gradients(work.scores, work.dscores, block, work.factors, lse + index * queries_ + first, o, d_o,
-                              width_, head_);
-    const T add_k = targets.add_k || written ? T{1} : T{0}, add_v = targets.add_v || written ? T{1} : T{0};
-    if (dq != nullptr)
-      tile_matmul(false, block.count, head_, width, scale, work.dscores, block.stride, work.keys, head_,
-                  targets.add_q ? T{1} : T{0}, dq, row_);
-    if (targets.k != nullptr)
-      tile_matmul(true, width, head_, block.count, scale, work.dscores, block.stride, q, row_, add_k,
-                  targets.k + keys_at(index), row_);
-    if (targets.v != nullptr)
-      tile_matmul(true, width, head_, block.count, T{1}, work.scores, block.stride, d_o, width_, add_v,
-                  targets.v + keys_at(index), row_);
+    const Rows q = read(in_.q + queries_at(index, first), row_, block.count, work.wide[0]);
+    const Rows o = read(all_o + outputs_at(index, first), width_, block.count, work.wide[1]);
+    const Rows d_o = read(all_d_o + outputs_at(index, first), width_, block.count, work.wide[2]);
+    multiply_by_panels(block, scale, q, work.key_panels, work.scores);
+    multiply_by_panels(block, T{1}, d_o, work.value_panels, work.dscores);
+    attention_rows::gradients(work.scores, work.dscores, block, work.factors, lse + index * queries_ + first, o.data,
+                              d_o.data, d_o.stride, head_);
+    if constexpr (kInPlace) {
+      if (dq != nullptr)
+        tile_matmul(false, block.count, head_, width, scale, work.dscores, block.stride, work.packed, head_,
+                    targets.add_q ? T{1} : T{0}, dq, row_);
+      add_to_keys(block, scale, work.dscores, q, targets.k == nullptr ? nullptr : targets.k + keys_at(index), row_,
+                  targets.add_k || written);
+      add_to_keys(block, T{1}, work.scores, d_o, targets.v == nullptr ? nullptr : targets.v + keys_at(index), row_,
+                  targets.add_v || written);
+    } else {
+      if (dq != nullptr) {
+        tile_matmul(false, block.count, head_, width, scale, work.dscores, block.stride, work.packed, head_, T{0},
+                    work.wide[1], head_);
+        write(work.wide[1], block.count, dq, row_, targets.add_q);
+      }
+      add_to_keys(block, scale, work.dscores, q, targets.k == nullptr ? nullptr : work.dkeys, head_, written);
+      add_to_keys(block, T{1}, work.scores, d_o, targets.v == nullptr ? nullptr : work.dvalues, head_, written);
+    }
     return true;
+  }
+
+  // target (keys, head) = [target +] factor · weightsᵀ · rows
+  void add_to_keys(const attention_rows::Block& block, T factor, const T* weights, const Rows& rows, T* target,
+                   int64_t stride, bool add) const {
+    if (target != nullptr)
+      tile_matmul(true, block.seen(block.count - 1), head_, block.count, factor, weights, block.stride, rows.data,
+                  rows.stride, add ? T{1} : T{0}, target, stride);
   }
 
   Context& context_;
   const AttentionAttrs& attrs_;
-  Operands<T> in_;
+  Operands<S> in_;
   DropoutMask mask_;
   int64_t batch_, queries_, keys_, width_, head_;
   int64_t row_;  // between rows of q, k and v
@@ -229,30 +287,31 @@ struct AttentionOp {
     TRIL_CHECK(std::isfinite(attrs.scale), op.name(), "a finite scale", cat(attrs.scale));
     if (attrs.lengths) infer_lengths(op, operands, q[0], attrs.packed ? q[1] : op.shape(1)[1]);
     op.output(q.with(2, width), op.in(0).dtype);
-    op.save({q[0], attrs.heads, q[1]}, op.in(0).dtype);  // the log-sum-exp of each row of scores
+    op.save({q[0], attrs.heads, q[1]}, compute_dtype(op.in(0).dtype));  // the log-sum-exp of each row of scores
     op.backward_reads_output(0);
     op.flops(4.0 * static_cast<double>(width * q[0]) * pairs(q[1], attrs.packed ? q[1] : op.shape(1)[1], attrs.causal));
   }
 
   static void forward(const Forward& op, const Attrs& attrs) {
-    dispatch(op.name(), op.in(0).dtype, [&](auto type) {
-      using T = decltype(type);
-      attention_of<T>(op, attrs, op).forward(op.out(0).ptr<T>(), op.saved(0).ptr<T>());
+    dispatch_with_bf16(op.name(), op.in(0).dtype, [&](auto type) {
+      using S = decltype(type);
+      attention_of<S>(op, attrs, op).forward(op.out(0).ptr<S>(), op.saved(0).ptr<Compute<S>>());
     });
   }
 
   static void backward(const Backward& op, const Attrs& attrs) {
-    dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
-      using T = decltype(type);
+    dispatch_with_bf16(op.name(), op.dout(0).dtype, [&](auto type) {
+      using S = decltype(type);
       const int k = attrs.packed ? 0 : 1, v = attrs.packed ? 0 : 2;
       const int64_t width = op.dout(0).shape[2];
-      Targets<T> targets{op.din(0).ptr<T>(),   op.din(k).ptr<T>(),   op.din(v).ptr<T>(),
+      Targets<S> targets{op.din(0).ptr<S>(),   op.din(k).ptr<S>(),   op.din(v).ptr<S>(),
                          op.din(0).accumulate, op.din(k).accumulate, op.din(v).accumulate};
       if (attrs.packed) {
         targets.k += width;
         targets.v += 2 * width;
       }
-      attention_of<T>(op, attrs, op).backward(op.out(0).ptr<T>(), op.saved(0).ptr<T>(), op.dout(0).ptr<T>(), targets);
+      attention_of<S>(op, attrs, op)
+          .backward(op.out(0).ptr<S>(), op.saved(0).ptr<Compute<S>>(), op.dout(0).ptr<S>(), targets);
     });
   }
 
@@ -266,15 +325,15 @@ struct AttentionOp {
     return static_cast<double>(count);
   }
 
-  template <class T, class Op>
-  static Attention<T> attention_of(const Forward& forward, const Attrs& attrs, const Op& op) {
+  template <class S, class Op>
+  static Attention<S> attention_of(const Forward& forward, const Attrs& attrs, const Op& op) {
     const Tensor& q = op.in(0);
     const int64_t width = q.shape[2] / 3;
-    Operands<T> operands{q.ptr<T>(), nullptr, nullptr,
+    Operands<S> operands{q.ptr<S>(), nullptr, nullptr,
                          attrs.lengths ? op.in(op.count() - 1).template ptr<int32_t>() : nullptr};
-    operands.k = attrs.packed ? operands.q + width : op.in(1).template ptr<T>();
-    operands.v = attrs.packed ? operands.q + 2 * width : op.in(2).template ptr<T>();
-    return Attention<T>(forward, attrs, q.shape, op.in(attrs.packed ? 0 : 1).shape, operands);
+    operands.k = attrs.packed ? operands.q + width : op.in(1).template ptr<S>();
+    operands.v = attrs.packed ? operands.q + 2 * width : op.in(2).template ptr<S>();
+    return Attention<S>(forward, attrs, q.shape, op.in(attrs.packed ? 0 : 1).shape, operands);
   }
 
   static void infer_lengths(Infer& op, int operand, int64_t batch, int64_t keys) {
@@ -372,6 +431,13 @@ std::vector<Sample> AttentionOp::samples() {
       packed_sample(1, 34, 2, causal, ", causal, two blocks"),
       packed_sample(2, 6, 4, {.heads = 2, .causal = true, .dropout = 0.4}, ", causal, dropout"),
       packed_sample(1, 3, 8, {.heads = 8, .causal = true, .scale = 0.5}, ", head size 1")};
+  for (const char* const label : {", causal, two blocks", ", causal, dropout", ", head size 1"})
+    for (size_t i = 0, count = samples.size(); i < count; ++i)
+      if (samples[i].label.ends_with(label)) samples.push_back(in_bf16(samples[i], {0}));
+  for (const char* const label : {", lengths 4 0 2", ", no keys", ", no queries", ", two blocks", ", full"})
+    for (size_t i = 0, count = samples.size(); i < count; ++i)
+      if (samples[i].label.ends_with(label) && samples[i].inputs.size() >= 3)
+        samples.push_back(in_bf16(samples[i], {0, 1, 2}));
   samples.push_back({.label = "heads that do not divide",
                      .inputs = {{.shape = {1, 2, 24}}},
                      .run = [](auto in) { return std::vector{attention(in[0], {.heads = 3})}; },

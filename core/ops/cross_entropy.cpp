@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/kernels/convert.h"
 #include "core/kernels/softmax.h"
 #include "core/kernels/sums.h"
 #include "core/ops.h"
@@ -13,14 +14,27 @@ TRIL_CLONES T log_sum_exp(const T* x, T* work, int64_t n) {
   return top + std::log(exp_row(x, work, n, top));
 }
 
-// (softmax - one-hot) times the factor
-template <class T>
-TRIL_CLONES void gradient_row(const T* x, T lse, T factor, T* dx, int64_t n, bool accumulate) {
+// A row of logits as numbers to compute with: where it is, or widened into `copy`.
+template <class S, class T>
+const T* widened(const S* row, T* copy, int64_t n) {
+  if constexpr (std::is_same_v<S, T>) return row;
+  convert(row, copy, n);
+  return copy;
+}
+
+// (softmax - one-hot) times the factor. In bf16 the target's place is made first in full precision.
+template <class S, class T>
+TRIL_CLONES void gradient_row(const S* x, int32_t target, T lse, T factor, S* dx, int64_t n, bool accumulate) {
+  const T before = accumulate ? static_cast<T>(dx[target]) : T{0};
+  const T at_target = before + factor * math::exp_of_difference(static_cast<T>(x[target]) - lse) - factor;
   if (accumulate) {
-    for (int64_t i = 0; i < n; ++i) dx[i] += factor * math::exp_of_difference(x[i] - lse);
+    for (int64_t i = 0; i < n; ++i)
+      dx[i] = static_cast<S>(static_cast<T>(dx[i]) + factor * math::exp_of_difference(static_cast<T>(x[i]) - lse));
   } else {
-    for (int64_t i = 0; i < n; ++i) dx[i] = factor * math::exp_of_difference(x[i] - lse);
+    for (int64_t i = 0; i < n; ++i)
+      dx[i] = static_cast<S>(factor * math::exp_of_difference(static_cast<T>(x[i]) - lse));
   }
+  dx[target] = static_cast<S>(at_target);
 }
 
 struct CrossEntropy {
@@ -42,8 +56,8 @@ struct CrossEntropy {
       TRIL_CHECK((target[i] >= 0 && target[i] < logits[-1]) || target[i] == attrs.ignore_index, op.name(),
                  cat("targets from 0 to ", logits[-1] - 1, " or the ignored ", attrs.ignore_index),
                  cat(target[i], " at place ", i));
-    op.output({}, op.in(0).dtype);
-    op.save(expected, op.in(0).dtype);  // the log-sum-exp of each row
+    op.output({}, compute_dtype(op.in(0).dtype));
+    op.save(expected, compute_dtype(op.in(0).dtype));  // the log-sum-exp of each row
     op.backward_reads_input(0);
     op.backward_reads_input(1);
     op.no_gradient(1);
@@ -52,18 +66,19 @@ struct CrossEntropy {
   static void forward(const Forward& op, const Attrs& attrs) {
     const int64_t rows = op.in(0).shape.rows(), classes = op.in(0).shape[-1];
     const auto* const target = op.in(1).ptr<int32_t>();
-    dispatch(op.name(), op.in(0).dtype, [&](auto type) {
-      using T = decltype(type);
-      const T* const x = op.in(0).ptr<T>();
+    dispatch_with_bf16(op.name(), op.in(0).dtype, [&](auto type) {
+      using S = decltype(type);
+      using T = Compute<S>;
+      const S* const x = op.in(0).ptr<S>();
       T* const lse = op.saved(0).ptr<T>();
       double partial[kReductionChunks] = {};
       for_row_chunks(op.context(), rows, [&](int64_t begin, int64_t end, int64_t chunk, int thread) {
         Scratch scratch(op.context().scratch(thread));
-        T* const work = scratch.get<T>(classes);
+        T *const work = scratch.get<T>(classes), *const wide = scratch.get<T>(classes);
         for (int64_t r = begin; r < end; ++r) {
-          lse[r] = log_sum_exp(x + r * classes, work, classes);
-          if (target[r] != attrs.ignore_index)
-            partial[chunk] += static_cast<double>(lse[r] - x[r * classes + target[r]]);
+          const T* const row = widened(x + r * classes, wide, classes);
+          lse[r] = log_sum_exp(row, work, classes);
+          if (target[r] != attrs.ignore_index) partial[chunk] += static_cast<double>(lse[r] - row[target[r]]);
         }
       });
       double loss = 0;
@@ -75,22 +90,23 @@ struct CrossEntropy {
   static void backward(const Backward& op, const Attrs& attrs) {
     const int64_t rows = op.shape(0).rows(), classes = op.shape(0)[-1];
     const auto* const target = op.in(1).ptr<int32_t>();
-    dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
-      using T = decltype(type);
-      const T *const x = op.in(0).ptr<T>(), *const lse = op.saved(0).ptr<T>();
-      T* const dx = op.din(0).ptr<T>();
+    dispatch_with_bf16(op.name(), op.in(0).dtype, [&](auto type) {
+      using S = decltype(type);
+      using T = Compute<S>;
+      const S* const x = op.in(0).ptr<S>();
+      const T* const lse = op.saved(0).ptr<T>();
+      S* const dx = op.din(0).ptr<S>();
       const bool accumulate = op.din(0).accumulate;
       const T factor = static_cast<T>(static_cast<double>(*op.dout(0).ptr<T>()) * weight(attrs, target, rows));
       parallel_for(op.threads(), rows, std::max<int64_t>(1, kElementGrain / classes),
                    [&](int64_t begin, int64_t end, int) {
                      for (int64_t r = begin; r < end; ++r) {
-                       T* const row = dx + r * classes;
+                       S* const row = dx + r * classes;
                        if (target[r] == attrs.ignore_index) {
-                         if (!accumulate) std::fill(row, row + classes, T{0});
+                         if (!accumulate) std::fill(row, row + classes, S(0));
                          continue;
                        }
-                       gradient_row(x + r * classes, lse[r], factor, row, classes, accumulate);
-                       row[target[r]] -= factor;
+                       gradient_row(x + r * classes, target[r], lse[r], factor, row, classes, accumulate);
                      }
                    });
     });
@@ -125,6 +141,7 @@ struct CrossEntropy {
       const Tensor picked = in[0].tape->template constant<double>(in[0].shape, one_hot);
       return std::vector{scale(sum(log_softmax(in[0]) * picked), -1.0 / static_cast<double>(rows))};
     };
+    for (const size_t i : {size_t{0}, size_t{3}, size_t{5}, size_t{8}}) samples.push_back(in_bf16(samples[i], {0}));
     Sample too_high = sample("a target too high", {2, 3}, {0, 3}, {});
     too_high.error = "cross_entropy: expected targets from 0 to 2 or the ignored -1, got 3 at place 1";
     Sample wrong_shape = sample("targets of another shape", {2, 3}, {}, {});

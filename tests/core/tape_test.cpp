@@ -183,7 +183,7 @@ TEST_CASE("tape: values must fit their shape") {
   Tape tape(context);
   CHECK_THROWS_WITH(tape.variable<double>({3}, {1.0}), contains("variable: expected 3 values for shape (3), got 1"));
   CHECK_THROWS_WITH(tape.constant<int32_t>({2, 2}, {1, 2, 3}), contains("constant: expected 4 values"));
-  CHECK_THROWS_WITH(tape.variable<int32_t>({1}, {1}), contains("variable: expected f32 or f64, got i32"));
+  CHECK_THROWS_WITH(tape.variable<int32_t>({1}, {1}), contains("variable: expected f32, f64 or bf16, got i32"));
   CHECK_THROWS_WITH(tape.view({2}, DType::f32, nullptr), contains("view: expected memory to look at"));
   CHECK_THROWS_WITH(two(tape).ptr<float>(), contains("expected a view as f64, got a view as f32"));
   CHECK_THROWS_WITH(two(tape).item(), contains("item: expected a tensor with one floating-point element"));

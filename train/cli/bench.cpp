@@ -5,7 +5,9 @@
 #include "train/cli/output.h"
 #include "train/corpus.h"
 #include "train/files.h"
+#include "train/log.h"
 #include "train/memory.h"
+#include "train/precision.h"
 #include "train/text.h"
 #include "train/threads.h"
 #include "train/utf8.h"
@@ -16,7 +18,7 @@ namespace {
 Flags bench_flags() {
   std::vector<Flag> flags = {
       {.name = "preset", .help = "The model: small or baby.", .value = "NAME", .fallback = "small"},
-      {.name = "dtype", .help = "The numbers to compute in: f32.", .value = "TYPE", .fallback = "f32"},
+      {.name = "dtype", .help = "What products read: f32, bf16 or auto.", .value = "TYPE", .fallback = "f32"},
       {.name = "threads", .help = "Threads; 0 for as many as this process may run on.", .value = "N", .fallback = "0"},
       {.name = "json", .help = "Print one JSON object."},
       {.name = "compare", .help = "An earlier result, from --json, to stand beside.", .value = "FILE"}};
@@ -35,13 +37,12 @@ Flags bench_flags() {
 }
 
 BenchSubject subject_of(const Flags& flags) {
-  if (flags.text("dtype") != "f32")
-    fail_usage("dtype", "f32", flags.text("dtype"), "other types are not there to be timed");
   const auto asked = static_cast<int>(flags.integer("threads", 0, 1024));
   BenchSubject subject{.preset = flags.text("preset"),
-                       .dtype = flags.text("dtype"),
+                       .dtype = {},
                        .threads = asked == 0 ? default_threads() : asked,
                        .config = preset(flags.text("preset"))};
+  set_field(subject.config, field_named("dtype", "bench"), flags.text("dtype"));
   for (const Field& field : fields())
     if (const auto text = is_benched(field) ? given_text(flags, field) : std::nullopt)
       set_field(subject.config, field, *text);
@@ -62,8 +63,11 @@ int run_bench(int argc, const char* const* argv) {
   const Dataset data(std::move(corpus.text), tokenizer, config.val_fraction, config.context);
   corpus.stories.reset();
   expect_memory(model_config(config, tokenizer.size()), config.batch);
-  Context context({.threads = subject.threads, .seed = static_cast<uint64_t>(config.seed)});
+  const ChosenPrecision chosen = choose_precision(config.dtype);
+  if (!chosen.warning.empty()) Log().warn(chosen.warning);
+  Context context({.threads = subject.threads, .seed = static_cast<uint64_t>(config.seed), .precision = chosen.dtype});
   subject.threads = context.threads();
+  subject.dtype = name_of(chosen.dtype);
   std::optional<EarlierFigures> earlier;
   if (flags.given("compare")) {
     constexpr int64_t kLongest = 1 << 20;

@@ -40,11 +40,12 @@ std::vector<double> time_calls(int warm_up, size_t least, size_t most, double lo
   return times;
 }
 
-// The best of three large products, one of each form that training uses.
+// The best of three large products, one of each form that training uses. T is what they read.
+template <class T>
 double peak_gflops(Context& context) {
   constexpr int64_t kSize = 2048;
   constexpr size_t kCount = kSize * kSize;
-  const std::vector<float> a(kCount, 0.5f), b(kCount, 0.25f);
+  const std::vector<T> a(kCount, T(0.5f)), b(kCount, T(0.25f));
   std::vector<float> c(kCount);
   double best = 0;
   for (const auto& [transpose_a, transpose_b] : {std::pair{false, false}, {false, true}, {true, false}}) {
@@ -164,7 +165,7 @@ BenchFigures measure(Context& context, Model& model, const Dataset& data) {
   constexpr int64_t kStreams = 64, kCaches = int64_t{512} << 20;
   figures.streams = std::clamp<int64_t>(kCaches / Decoder::stream_bytes(model.config), 1, kStreams);
   figures.together_chars_per_s = together_chars_per_s(model, context.threads(), figures.streams);
-  figures.peak_gflops = peak_gflops(context);
+  figures.peak_gflops = context.precision() == DType::bf16 ? peak_gflops<bf16>(context) : peak_gflops<float>(context);
   figures.read_gb_per_s = read_gb_per_s(context);
   return figures;
 }

@@ -11,6 +11,7 @@
 #include "train/corpus.h"
 #include "train/log.h"
 #include "train/memory.h"
+#include "train/precision.h"
 #include "train/run.h"
 #include "train/signals.h"
 #include "train/threads.h"
@@ -102,6 +103,12 @@ void report_threads(int asked, const Context& context, Log& log) {
     log.warn(cat("threads: ", asked, " asked for, but the system grants ", context.threads()));
 }
 
+DType report_precision(const TrainConfig& config, Log& log) {
+  const ChosenPrecision chosen = choose_precision(config.dtype);
+  if (!chosen.warning.empty()) log.warn(chosen.warning);
+  return chosen.dtype;
+}
+
 void report_text(const Corpus& corpus, Log& log) {
   for (const std::string& line : corpus.text.notes) log.note(line);
   for (const std::string& line : corpus.text.warnings) log.warn(line);
@@ -116,7 +123,7 @@ void report_run(const Model& model, const Context& context, const Dataset& data,
   log.note(cat("model  ", config.layers, " layers, ", config.heads, " heads, ", config.width, " wide, context ",
                config.context, ": ", model.params->count(), " parameters"));
   log.note(cat("run    ", printable(folder.path()), ": ", config.steps, " steps of ", config.batch * config.accumulate,
-               " x ", config.context, " ", unit, ", ", context.threads(),
+               " x ", config.context, " ", unit, ", ", name_of(context.precision()), ", ", context.threads(),
                context.threads() == 1 ? " thread" : " threads"));
   if (!folder.locked())
     log.warn("the file system knows no locks: make sure that no other process trains in the folder");
@@ -162,7 +169,8 @@ int start(const Flags& flags, Log& log) {
   expect_memory(model_config(config, tokenizer.size()), config.batch);
 
   const int threads = choose_threads(config, log);
-  Context context({.threads = threads, .seed = static_cast<uint64_t>(config.seed)});
+  Context context(
+      {.threads = threads, .seed = static_cast<uint64_t>(config.seed), .precision = report_precision(config, log)});
   Model model = make_model(config, tokenizer);
   model.state.text = {corpus.paths, data.text_bytes(), data.text_crc32()};
   report_threads(threads, context, log);
@@ -196,7 +204,8 @@ int resume(const Flags& flags, Log& log) {
   model.state.text.paths = corpus.paths;
 
   const int threads = choose_threads(config, log);
-  Context context({.threads = threads, .seed = static_cast<uint64_t>(config.seed)});
+  Context context(
+      {.threads = threads, .seed = static_cast<uint64_t>(config.seed), .precision = report_precision(config, log)});
   report_threads(threads, context, log);
   const std::string isa = cpu_isa();
   if (isa != model.state.isa)
