@@ -32,6 +32,7 @@ MemoryBlock::~MemoryBlock() { std::free(data_); }
 std::byte* Arena::allocate(int64_t bytes) {
   bytes = std::max(round_up(bytes, kAlign), kAlign);
   while (current_ < blocks_.size() && used_ + bytes > blocks_[current_].bytes()) {
+    before_ += blocks_[current_].bytes();
     ++current_;
     used_ = 0;
   }
@@ -42,25 +43,33 @@ std::byte* Arena::allocate(int64_t bytes) {
   }
   std::byte* const data = blocks_[current_].data() + used_;
   used_ += bytes;
+  most_ = std::max(most_, before_ + used_);
   return data;
 }
 
 void Arena::reset() {
   if (blocks_.size() > 1) {
-    int64_t total = 0;
-    for (const MemoryBlock& block : blocks_) total += block.bytes();
     blocks_.clear();
-    blocks_.emplace_back(total);
+    blocks_.emplace_back(most_);
     ++system_allocations_;
   }
   current_ = 0;
   used_ = 0;
+  before_ = 0;
+  most_ = 0;
+}
+
+int64_t Arena::bytes() const {
+  int64_t total = 0;
+  for (const MemoryBlock& block : blocks_) total += block.bytes();
+  return total;
 }
 
 void Arena::release(const Mark& mark) {
   if (mark.block == 0 && mark.used == 0) return reset();
   current_ = mark.block;
   used_ = mark.used;
+  before_ = mark.before;
 }
 
 std::byte* Pool::allocate(int64_t bytes) {

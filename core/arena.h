@@ -29,19 +29,22 @@ class MemoryBlock {
 class Arena {
  public:
   [[nodiscard]] std::byte* allocate(int64_t bytes);  // 64-byte aligned
-  void reset();                                      // keeps the memory; several blocks become one
+  void reset();                                      // keeps what was used; several blocks become one
   struct Mark {
     size_t block;
-    int64_t used;
+    int64_t used, before;
   };
-  [[nodiscard]] Mark mark() const { return {current_, used_}; }
+  [[nodiscard]] Mark mark() const { return {current_, used_, before_}; }
   void release(const Mark& mark);
   [[nodiscard]] int64_t system_allocations() const { return system_allocations_; }
+  [[nodiscard]] int64_t bytes() const;  // asked of the system and kept
 
  private:
   std::vector<MemoryBlock> blocks_;
   size_t current_ = 0;  // the block in use
   int64_t used_ = 0;    // bytes used of it
+  int64_t before_ = 0;  // bytes of the blocks before it
+  int64_t most_ = 0;    // bytes used at once, of all blocks
   int64_t system_allocations_ = 0;
 };
 

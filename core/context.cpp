@@ -15,6 +15,11 @@ Context::Context(const ContextOptions& options)
   scratch_.resize(static_cast<size_t>(threads_));
 }
 
+void Context::use_threads(int threads) {
+  TRIL_CHECK(threads >= 1 && threads <= most_threads(), "threads", cat("1 to ", most_threads()), cat(threads));
+  threads_ = threads;
+}
+
 void Context::set_step(int64_t step, int64_t first_sample) {
   step_ = static_cast<uint32_t>(step);
   first_sample_ = static_cast<uint32_t>(first_sample);

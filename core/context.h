@@ -28,6 +28,8 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   [[nodiscard]] int threads() const { return threads_; }
+  [[nodiscard]] int most_threads() const { return static_cast<int>(scratch_.size()); }
+  void use_threads(int threads);  // from here on; 1 to most_threads()
   [[nodiscard]] uint64_t seed() const { return seed_; }
   [[nodiscard]] DType precision() const { return precision_; }
   [[nodiscard]] Arena& activations() { return activations_; }

@@ -49,9 +49,94 @@ Tensor Tape::allocate(const Shape& shape, DType dtype) {
   Tensor tensor;
   tensor.shape = shape;
   tensor.dtype = dtype;
-  tensor.data = context_.activations().allocate(tensor.bytes());
+  const auto spare = spare_.find(tensor.bytes());
+  if (spare != spare_.end() && !spare->second.empty()) {
+    tensor.data = spare->second.back();
+    spare->second.pop_back();
+  } else {
+    tensor.data = context_.activations().allocate(tensor.bytes());
+  }
   poison(tensor.data, tensor.bytes());
   return tensor;
+}
+
+void Tape::give_back(Slot& slot) {
+  poison(slot.value.data, slot.value.bytes());
+  spare_[slot.value.bytes()].push_back(slot.value.data);
+  slot.value.data = nullptr;
+}
+
+void Tape::discard(const Tensor& x) {
+  (void)checked_slot("discard", x);
+  Slot& slot = slots_[static_cast<size_t>(x.slot)];
+  if (!slot.owns_memory || slot.discarded || (slot.record < 0 && training())) return;
+  slot.discarded = true;
+  give_back(slot);
+}
+
+void Tape::discard_since(int64_t mark, std::initializer_list<Tensor> keep) {
+  for (auto i = static_cast<size_t>(mark); i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    const auto is_kept = [&](const Tensor& kept) { return kept.tape == this && kept.slot == slot.value.slot; };
+    if (std::none_of(keep.begin(), keep.end(), is_kept)) discard(slot.value);
+  }
+}
+
+// Runs again what made a discarded tensor, and before it whatever that one needs. Records lie in the order that they
+// can run in.
+void Tape::remake(int32_t index) {
+  const auto is_missing = [&](int32_t slot) { return slots_[static_cast<size_t>(slot)].value.data == nullptr; };
+  const auto needs = [&](int32_t slot) {
+    const Slot& of = slots_[static_cast<size_t>(slot)];
+    if (of.discarded && is_missing(slot) && std::find(to_run_.begin(), to_run_.end(), of.record) == to_run_.end())
+      to_run_.push_back(of.record);
+  };
+  to_run_.clear();
+  needs(index);
+  for (size_t i = 0; i < to_run_.size(); ++i) {
+    const Record& record = records_[static_cast<size_t>(to_run_[i])];
+    for (int32_t j = 0; j < record.operands; ++j) needs(operand(record, j));
+  }
+  std::sort(to_run_.begin(), to_run_.end());
+  for (const int32_t i : to_run_) run_forward(records_[static_cast<size_t>(i)]);
+}
+
+void Tape::run_forward(const Record& record) {
+  inputs_.clear();
+  for (int32_t i = 0; i < record.operands; ++i)
+    inputs_.push_back(slots_[static_cast<size_t>(operand(record, i))].value);
+  std::array<Tensor, OpPlan::kMaxResults> outputs;
+  for (int32_t i = 0; i < record.plan.output_count; ++i) {
+    Slot& slot = slots_[static_cast<size_t>(record.first_output + i)];
+    if (slot.discarded && slot.value.data == nullptr) {
+      slot.value.data = allocate(slot.value.shape, slot.value.dtype).data;
+      slot.remade = true;
+    }
+    outputs[static_cast<size_t>(i)] = slot.value;
+  }
+  const Forward forward(
+      record.op->name, context_, inputs_, {outputs.data(), static_cast<size_t>(record.plan.output_count)},
+      {saved_.data() + record.first_saved, static_cast<size_t>(record.plan.saved_count)}, record.stream);
+  const Timed timed(context_.profile == nullptr ? nullptr : &context_.profile->row(record.op->name, inputs_).forward);
+  record.op->forward(forward, record.attrs.data());
+}
+
+// What a record's backward reads is there.
+void Tape::remake_for(const Record& record) {
+  for (int32_t i = 0; i < record.operands; ++i)
+    if (has_bit(record.plan.reads_input, static_cast<size_t>(i))) remake(operand(record, i));
+  for (int32_t i = 0; i < record.plan.output_count; ++i)
+    if (has_bit(record.plan.reads_output, static_cast<size_t>(i))) remake(record.first_output + i);
+}
+
+// Nothing that backward has yet to do reads this record's outputs.
+void Tape::discard_remade(const Record& record) {
+  for (int32_t i = 0; i < record.plan.output_count; ++i) {
+    Slot& slot = slots_[static_cast<size_t>(record.first_output + i)];
+    if (!slot.remade) continue;
+    slot.remade = false;
+    give_back(slot);
+  }
 }
 
 void Tape::poison(void* data, int64_t bytes) const {
@@ -100,6 +185,8 @@ int32_t Tape::resolve(const char* op, const Tensor& tensor) {
   if (tensor.tape == this) {
     TRIL_CHECK(tensor.generation == generation_, op, "tensors of the current pass",
                cat("one of shape ", tensor.shape, " made before its tape was reset"), "make it again after reset()");
+    TRIL_CHECK(!slots_[static_cast<size_t>(tensor.slot)].discarded, op, "tensors that are still there",
+               cat("one of shape ", tensor.shape, " that was discarded"));
     return tensor.slot;
   }
   TRIL_CHECK(tensor.tape == nullptr, op, "operands on one tape", "operands on two",
@@ -139,13 +226,17 @@ std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span
              saved_count = static_cast<size_t>(record.plan.saved_count);
   for (size_t i = 0; i < output_count; ++i) {
     Tensor value;
-    if (i == 0 && record.plan.aliases_input) {
+    const bool alias = i == 0 && record.plan.aliases_input;
+    if (alias) {
       value = inputs_[0];
       value.shape = record.plan.outputs[0].shape;
+      slots_[static_cast<size_t>(operands_[static_cast<size_t>(record.first_operand)])].owns_memory = false;
     } else {
       value = allocate(record.plan.outputs[i].shape, record.plan.outputs[i].dtype);
     }
     outputs[i] = add_slot(value, wants_gradient && is_floating(value.dtype));
+    slots_.back().owns_memory = !alias;
+    if (wants_gradient) slots_.back().record = static_cast<int32_t>(records_.size());
   }
   for (size_t i = 0; i < saved_count; ++i)
     saved_.push_back(allocate(record.plan.saved[i].shape, record.plan.saved[i].dtype));
@@ -223,6 +314,7 @@ void Tape::backward_record(const Record& record) {
   }
   if (!reached) return;
 
+  remake_for(record);
   inputs_.clear();
   din_.clear();
   targets_.clear();
@@ -331,7 +423,10 @@ void Tape::run_backward(const Tensor& y, const BackwardOptions& options, const T
     }
   });
   root.has_gradient = true;
-  for (auto record = records_.rbegin(); record != records_.rend(); ++record) backward_record(*record);
+  for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
+    backward_record(*record);
+    discard_remade(*record);
+  }
   if (!options.allow_unused) expect_all_received();
 }
 
@@ -378,6 +473,7 @@ void Tape::reset() {
   records_.clear();
   operands_.clear();
   saved_.clear();
+  for (auto& [bytes, spare] : spare_) spare.clear();
   std::fill(parameter_slots_.begin(), parameter_slots_.end(), -1);
   context_.release(this);
   ++generation_;
@@ -400,9 +496,10 @@ std::string Tape::to_string() const {
   return text;
 }
 
-std::string Tape::first_non_finite() const {
+std::string Tape::first_non_finite() {
   for (const Record& record : records_)
     for (int32_t i = 0; i < record.plan.output_count; ++i) {
+      remake(record.first_output + i);
       const Tensor& value = slots_[static_cast<size_t>(record.first_output + i)].value;
       if (!is_finite(value)) return cat(record.op->name, " -> ", value.dtype, " ", value.shape);
     }

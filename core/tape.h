@@ -9,6 +9,8 @@
 //   tape.gradient(x);  // (6, 8)
 #pragma once
 
+#include <initializer_list>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -75,11 +77,19 @@ class Tape {
   [[nodiscard]] bool has_gradient(const Tensor& x) const;
   void keep_gradient(const Tensor& x);
 
+  // Gives a tensor's memory to whatever this pass makes next: it is read no more, neither by the caller nor by ops to
+  // come. Where backward needs its numbers, the op that made it runs again, with the same bits. Nothing happens to
+  // variables, constants, parameters, and tensors that share their memory.
+  void discard(const Tensor& x);
+  // Does so with all that was made since a mark, but for the tensors to keep.
+  [[nodiscard]] int64_t mark() const { return static_cast<int64_t>(slots_.size()); }
+  void discard_since(int64_t mark, std::initializer_list<Tensor> keep);
+
   void reset();
   [[nodiscard]] int64_t records() const { return static_cast<int64_t>(records_.size()); }
   [[nodiscard]] std::string to_string() const;  // one line a record
   // The first op of this pass whose result holds a NaN or an infinity, as "exp -> f32 (2, 3)"; empty: all are finite.
-  [[nodiscard]] std::string first_non_finite() const;
+  [[nodiscard]] std::string first_non_finite();
 
   // For ops (core/op.h: apply).
   std::array<Tensor, OpPlan::kMaxResults> record(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs);
@@ -90,6 +100,10 @@ class Tape {
     std::byte* gradient = nullptr;
     bool wants_gradient = false, has_gradient = false, keeps_gradient = false;
     int32_t parameter = -1;
+    int32_t record = -1;       // that made it; -1: none is kept
+    bool owns_memory = false;  // and nobody else looks at it
+    bool discarded = false;    // its memory was given back, for good or
+    bool remade = false;       // until backward needed it
   };
   struct Record {
     const OpInfo* op = nullptr;
@@ -109,6 +123,14 @@ class Tape {
   [[nodiscard]] int32_t resolve(const char* op, const Tensor& tensor);
   [[nodiscard]] int32_t slot_of_parameter(const char* op, const Tensor& tensor);
   Tensor allocate(const Shape& shape, DType dtype);
+  void give_back(Slot& slot);
+  void remake(int32_t slot);
+  void remake_for(const Record& record);
+  void discard_remade(const Record& record);
+  void run_forward(const Record& record);
+  [[nodiscard]] int32_t operand(const Record& record, int32_t i) const {
+    return operands_[static_cast<size_t>(record.first_operand + i)];
+  }
   [[nodiscard]] const Slot& checked_slot(const char* what, const Tensor& x) const;
   void run_backward(const Tensor& y, const BackwardOptions& options, const Tensor* cotangent = nullptr);
   void backward_record(const Record& record);
@@ -134,6 +156,8 @@ class Tape {
   std::vector<Tensor> inputs_, dout_;     // working lists of one op at a time, kept for their memory
   std::vector<Gradient> din_;
   std::vector<Target> targets_;
+  std::map<int64_t, std::vector<void*>> spare_;  // memory given back in this pass, by size
+  std::vector<int32_t> to_run_;                  // records, in remake()
 };
 
 }  // namespace tril

@@ -18,7 +18,8 @@ GptConfig checked(const GptConfig& config) {
 }  // namespace
 
 Block::Block(const Scope& scope, const GptConfig& config)
-    : ln_1_(scope / "ln_1", config.width, config.bias),
+    : recompute_(config.recompute),
+      ln_1_(scope / "ln_1", config.width, config.bias),
       attn_(scope / "attn", {.width = config.width,
                              .heads = config.heads,
                              .causal = true,
@@ -29,8 +30,14 @@ Block::Block(const Scope& scope, const GptConfig& config)
       mlp_(scope / "mlp", config.width, 4 * config.width, config.bias, config.gelu, projection_deviation(config)) {}
 
 void Block::operator()(ResidualStream& stream) const {
-  stream.add(attn_(ln_1_(stream)));
+  Tape& tape = *stream.sum().tape;
+  const int64_t mark = tape.mark();
+  const Tensor before = stream.sum(), normed = ln_1_(stream), sum = stream.sum();
+  stream.add(attn_(normed));
   stream.add(mlp_(ln_2_(stream)));
+  if (!recompute_) return;
+  if (sum.slot != before.slot) tape.discard(before);
+  tape.discard_since(mark, {normed, sum, stream.sum(), stream.branch()});
 }
 
 Gpt::Gpt(ParamStore& store, const GptConfig& config)

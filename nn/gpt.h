@@ -20,6 +20,7 @@ struct GptConfig {
   double dropout = 0.0;  // of embeddings, attention weights and residual branches
   bool bias = false;     // in linear layers and norms
   Gelu gelu = Gelu::erf;
+  bool recompute = false;  // of each block, keep what it began with, and make the rest again in backward
 
   // Throws, naming the field, where a model cannot be made.
   void check() const;
@@ -36,6 +37,7 @@ class Block {
   void operator()(ResidualStream& stream) const;
 
  private:
+  bool recompute_;
   LayerNorm ln_1_;
   SelfAttention attn_;
   LayerNorm ln_2_;

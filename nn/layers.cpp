@@ -34,6 +34,7 @@ Tensor LayerNorm::operator()(ResidualStream& stream) const {
   if (stream.branch_.data == nullptr) return (*this)(stream.sum_);
   const AddLayerNorm both =
       add_layer_norm(stream.sum_, stream.branch_, weight, bias, stream.dropout_, epsilon_, is_narrow(stream.sum_));
+  both.sum.tape->discard(stream.branch_);
   stream = ResidualStream(both.sum, stream.dropout_);
   return both.normed;
 }
@@ -42,5 +43,12 @@ Mlp::Mlp(const Scope& scope, int64_t width, int64_t inner, bool bias, Gelu form,
     : c_fc_(scope / "c_fc", width, inner, bias),
       c_proj_(scope / "c_proj", inner, width, bias, projection_deviation),
       form_(form) {}
+
+Tensor Mlp::operator()(const Tensor& x) const {
+  const Tensor hidden = gelu(c_fc_(x), form_);  // (…, inner)
+  const Tensor y = c_proj_(hidden);
+  y.tape->discard(hidden);
+  return y;
+}
 
 }  // namespace tril

@@ -34,11 +34,13 @@ class Dropout {
 };
 
 // The residual stream of a pre-norm transformer (B, T, C). A branch added to it is kept aside until the next norm,
-// which adds and normalises in one pass.
+// which adds and normalises in one pass, and is then discarded (Tape::discard).
 class ResidualStream {
  public:
   explicit ResidualStream(const Tensor& x, double branch_dropout = 0.0) : sum_(x), dropout_(branch_dropout) {}
   void add(const Tensor& branch);
+  [[nodiscard]] const Tensor& sum() const { return sum_; }
+  [[nodiscard]] const Tensor& branch() const { return branch_; }  // not yet added; its data is null if there is none
 
  private:
   friend class LayerNorm;
@@ -59,12 +61,13 @@ class LayerNorm {
   double epsilon_;
 };
 
-// Two linear layers with a GELU between: c_fc (C to inner), c_proj (inner to C).
+// Two linear layers with a GELU between: c_fc (C to inner), c_proj (inner to C). Of the two inner tensors backward
+// keeps the first and makes the GELU's again.
 class Mlp {
  public:
   Mlp(const Scope& scope, int64_t width, int64_t inner, bool bias, Gelu form,
       double projection_deviation = kInitDeviation);
-  [[nodiscard]] Tensor operator()(const Tensor& x) const { return c_proj_(gelu(c_fc_(x), form_)); }
+  [[nodiscard]] Tensor operator()(const Tensor& x) const;
 
  private:
   Linear c_fc_, c_proj_;

@@ -45,10 +45,14 @@ constexpr std::array kFields = {
           0, 1e3},
     Field{"clip", "X", kTraining, "Largest norm of the whole gradient; 0 for no clipping.", &C::clip, 0, 1e9},
     Field{"seed", "N", kTraining, "Of initial values, batches and dropout.", &C::seed, 0, kMost},
-    Field{"threads", "N", kTraining, "Threads to compute with; 0 for as many as this process may use.", &C::threads, 0,
-          1024},
+    Field{
+        "threads", "N", kTraining,
+        "Threads to compute with; auto finds the fastest number by timing steps, 0 is as many as this process may use.",
+        &C::threads, 0, 1024, false, true},
     Field{"dtype", "TYPE", kTraining,
           "f32; bf16, for mixed precision; or auto: bf16 where the processor multiplies it.", &C::dtype},
+    Field{"recompute", "", kTraining, "Make each block's inner tensors again in backward: less memory, more time.",
+          &C::recompute},
 
     Field{"eval-every", "N", kWatching, "Steps between two evaluations, each followed by saving.", &C::eval_every, 1,
           kMany},
@@ -146,7 +150,8 @@ std::string field_text(const TrainConfig& config, const Field& field) {
         if constexpr (std::is_same_v<Value, TokenKind>) return std::string(token_kind_name(value));
         if constexpr (std::is_same_v<Value, Gelu>) return gelu_name(value);
         if constexpr (std::is_same_v<Value, Precision>) return std::string(precision_name(value));
-        if constexpr (std::is_same_v<Value, int64_t> || std::is_same_v<Value, double>) return cat(value);
+        if constexpr (std::is_same_v<Value, int64_t>) return field.or_auto && value < 0 ? "auto" : cat(value);
+        if constexpr (std::is_same_v<Value, double>) return cat(value);
       },
       field.member);
 }
@@ -161,7 +166,9 @@ void set_field(TrainConfig& config, const Field& field, std::string_view text) {
         if constexpr (std::is_same_v<Value, Gelu>) value = parse_gelu(field.name, text);
         if constexpr (std::is_same_v<Value, Precision>) value = parse_precision(field.name, text);
         if constexpr (std::is_same_v<Value, int64_t>)
-          value = parse_integer(field.name, text, static_cast<int64_t>(field.least), static_cast<int64_t>(field.most));
+          value = field.or_auto && text == "auto" ? int64_t{-1}
+                                                  : parse_integer(field.name, text, static_cast<int64_t>(field.least),
+                                                                  static_cast<int64_t>(field.most));
         if constexpr (std::is_same_v<Value, double>) value = parse_number(field.name, text, field.least, field.most);
       },
       field.member);
@@ -196,7 +203,7 @@ std::string config_to_json(const TrainConfig& config, bool one_line) {
     const std::string text = field_text(config, field);
     const bool quoted = std::holds_alternative<TokenKind TrainConfig::*>(field.member) ||
                         std::holds_alternative<Gelu TrainConfig::*>(field.member) ||
-                        std::holds_alternative<Precision TrainConfig::*>(field.member);
+                        std::holds_alternative<Precision TrainConfig::*>(field.member) || text == "auto";
     if (quoted) append_json_string(json, text);
     if (!quoted) json += text;
   }
@@ -230,7 +237,8 @@ GptConfig model_config(const TrainConfig& config, int64_t vocabulary) {
           .width = config.width,
           .dropout = config.dropout,
           .bias = config.bias,
-          .gelu = config.gelu};
+          .gelu = config.gelu,
+          .recompute = config.recompute};
 }
 
 }  // namespace tril

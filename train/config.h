@@ -32,8 +32,10 @@ struct TrainConfig {
   double lr = 1e-3, min_lr = 1e-4;
   int64_t warmup = 100;
   double beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1, clip = 1.0;
-  int64_t seed = 1337, threads = 0;  // nanoGPT's seed
+  static constexpr int64_t kAutoThreads = -1;
+  int64_t seed = 1337, threads = kAutoThreads;  // nanoGPT's seed
   Precision dtype = Precision::kF32;
+  bool recompute = false;
 
   int64_t eval_every = 250, eval_tokens = 0, sample_length = 120, log_every = 10;
 
@@ -50,6 +52,7 @@ struct Field {
   Member member;
   double least = 0, most = 0;  // of numbers
   bool part_of_model = false;  // fixed once a model exists: its shape, its tokens, the split of its text
+  bool or_auto = false;        // "auto", which is -1, is a value too
 };
 [[nodiscard]] std::span<const Field> fields();
 // Throws UsageError with the nearest name; `where` is what the name was found in.

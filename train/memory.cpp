@@ -8,10 +8,12 @@ namespace tril {
 double training_bytes(const GptConfig& config, int64_t batch) {
   const auto number = [](int64_t value) { return static_cast<double>(value); };
   constexpr double kCopies = 4, kFloat = 4;  // weights, gradients, and the optimizer's two moments
-  constexpr double kWidthsALayer = 18;  // kept for backward: norms, q k v, attention, and the MLP's two inner layers
+  // Kept for backward: norms and sums, q k v, attention, and the MLP's inner layer; recomputing, a sum and a norm.
+  constexpr double kWidthsALayer = 12, kWidthsToBegin = 2;
+  constexpr double kWidthsAtWork = 20;  // of one layer, and its gradients
   const double tokens = number(batch) * number(config.context);
-  const double activations =
-      tokens * (kWidthsALayer * number(config.layers) * number(config.width) + 2 * number(config.vocabulary));
+  const double widths = number(config.layers) * (config.recompute ? kWidthsToBegin : kWidthsALayer) + kWidthsAtWork;
+  const double activations = tokens * (widths * number(config.width) + 2 * number(config.vocabulary));
   return kFloat * (kCopies * number(config.parameters()) + activations);
 }
 

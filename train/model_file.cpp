@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -185,6 +186,18 @@ void load_weights(const Safetensors& file, Model& model) {
 
 Model make_model(const TrainConfig& training, const Tokenizer& tokenizer) {
   return lay_out(training, tokenizer, ParamStore::Fill::initial);
+}
+
+Model with_training(Model model, const TrainConfig& training) {
+  Model made = lay_out(training, model.tokenizer, ParamStore::Fill::zero);
+  TRIL_CHECK(made.params->elements() == model.params->elements(), "training", "a configuration of the same shape",
+             "another shape");
+  std::memcpy(made.params->data(), model.params->data(),
+              static_cast<size_t>(made.params->elements() * size_of(DType::f32)));
+  made.state = std::move(model.state);
+  made.where = std::move(model.where);
+  made.warnings = std::move(model.warnings);
+  return made;
 }
 
 std::string model_path(const std::string& path) {

@@ -48,6 +48,9 @@ struct Model {
 // A model with initial values that depend on the configuration's seed.
 [[nodiscard]] Model make_model(const TrainConfig& training, const Tokenizer& tokenizer);
 
+// The model with its weights and state, to be trained as `training` says from here on; the model's shape is the same.
+[[nodiscard]] Model with_training(Model model, const TrainConfig& training);
+
 // `path` is a model file, or a run folder: its model.safetensors, the best of the run, else its last.safetensors.
 // Everything is checked before it is believed; missing, unexpected and mis-shaped tensors are named in one error.
 [[nodiscard]] Model load_model(const std::string& path);

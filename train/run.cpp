@@ -28,6 +28,9 @@ Run::Run(const Parts& parts, Options options)
     : parts_(parts),
       options_(std::move(options)),
       trainer_(parts.context, parts.model, parts.data),
+      thread_choice_(parts.model.training.threads == TrainConfig::kAutoThreads
+                         ? std::optional<ThreadChoice>(parts.context.most_threads())
+                         : std::nullopt),
       report_(report_options(parts, options_, trainer_), parts.log) {}
 
 void Run::begin() {
@@ -154,6 +157,17 @@ bool Run::evaluation_is_due() const {
   return step > 0 && (step % config.eval_every == 0 || step == config.steps) && std::isnan(parts_.model.state.loss);
 }
 
+void Run::choose_threads(double step_seconds) {
+  if (!thread_choice_) return;
+  if (thread_choice_->took(step_seconds)) {
+    const int chosen = thread_choice_->chosen();
+    parts_.log.note(
+        cat("threads: ", chosen, " from here on, at ", fixed(1e3 * thread_choice_->chosen_seconds(), 2), " ms a step"));
+    report_.event("threads", cat("\"step\":", trainer_.steps_done(), ",\"threads\":", chosen));
+  }
+  parts_.context.use_threads(thread_choice_->threads());
+}
+
 bool Run::go_on() {
   const TrainConfig& config = parts_.model.training;
   if (parts_.data.val_size() > 0 && evaluation_is_due() && !evaluate_and_save()) return false;
@@ -162,7 +176,9 @@ bool Run::go_on() {
     const auto result = trainer_.step(options_.stopped);
     if (!result) return false;
     parts_.model.state.loss = ModelState::kUnknown;
-    report_.step(*result, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    report_.step(*result, seconds);
+    choose_threads(seconds);
     if (evaluation_is_due() && !evaluate_and_save()) return false;
   }
   return true;

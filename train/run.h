@@ -10,6 +10,7 @@
 #include "train/log.h"
 #include "train/report.h"
 #include "train/run_folder.h"
+#include "train/thread_choice.h"
 #include "train/trainer.h"
 
 namespace tril {
@@ -42,6 +43,7 @@ class Run {
   [[nodiscard]] bool evaluation_is_due() const;
   [[nodiscard]] bool evaluate_and_save();
   void store_config();
+  void choose_threads(double step_seconds);
   void recall_best(const std::string& path);
   [[nodiscard]] std::string sample() const;
   void keep_if_best();
@@ -51,6 +53,7 @@ class Run {
   Parts parts_;
   Options options_;
   Trainer trainer_;
+  std::optional<ThreadChoice> thread_choice_;  // where the number is to be found
   Report report_;
   int64_t saved_step_ = -1;  // that last.safetensors holds
   std::string failure_;      // of the latest attempt to save; empty: it worked

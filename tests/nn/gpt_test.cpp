@@ -134,6 +134,46 @@ TEST_CASE("Gpt: gradients accumulated over parts of a batch equal the whole batc
     }
 }
 
+TEST_CASE("Gpt: recomputed blocks give the same bits in less memory") {
+  std::vector<double> losses;
+  std::vector<std::vector<float>> gradients;
+  std::vector<int64_t> bytes;
+  for (const DType precision : {DType::f32, DType::bf16})
+    for (const bool recompute : {false, true}) {
+      const GptConfig config{.vocabulary = 16,
+                             .context = 32,
+                             .layers = 8,
+                             .heads = 4,
+                             .width = 64,
+                             .dropout = 0.2,
+                             .bias = true,
+                             .recompute = recompute};
+      const Model model(config, DType::f32, 5.0);
+      GradStore store(model.store);
+      Context context({.threads = 2, .seed = 5, .precision = precision});
+      Tape tape(context);
+      tape.bind(store.binding());
+      const std::vector<int32_t> ids = random_ids(64 * 32, 16, 1), targets = random_ids(64 * 32, 16, 2);
+      for (int pass = 0; pass < 3; ++pass) {
+        tape.reset();
+        store.reset();
+        const Tensor loss =
+            model.gpt.loss(tape.constant<int32_t>({64, 32}, ids), tape.constant<int32_t>({64, 32}, targets));
+        tape.backward(loss);
+        if (pass == 2) losses.push_back(loss.item());
+      }
+      const auto* const flat = reinterpret_cast<const float*>(store.data());
+      gradients.emplace_back(flat, flat + model.store.elements());
+      bytes.push_back(context.activations().bytes());
+    }
+  for (const size_t i : {size_t{0}, size_t{2}}) {
+    INFO(bytes[0] << " " << bytes[1] << " " << bytes[2] << " " << bytes[3]);
+    CHECK(losses[i] == losses[i + 1]);
+    CHECK((gradients[i] == gradients[i + 1]));
+    CHECK(2 * bytes[i + 1] < bytes[i]);
+  }
+}
+
 TEST_CASE("Gpt: dropout draws other numbers in every step and the same ones in the same step") {
   GptConfig config = kTiny;
   config.dropout = 0.3;

@@ -101,6 +101,21 @@ TEST_CASE("tril train: a run ends with the same files at any number of threads, 
     CHECK((shell.read(std::string("other") + name) == shell.read(std::string("straight") + name)));
 }
 
+TEST_CASE("tril train: a dropout that is changed on resuming counts from there on, and recomputing changes nothing") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 4 --out half --quiet").code == 0);
+  const auto go_on = [&](const std::string& out, const std::string& flags) {
+    const Outcome outcome = shell.run("cp -r half " + out + " && tril train --resume " + out + " --steps 8 " + flags);
+    CHECK(outcome.code == 0);
+    const auto file = shell.read(out + "/optimizer-8.safetensors");
+    return file;
+  };
+  const std::string plain = go_on("a", ""), recomputed = go_on("b", "--recompute"),
+                    dropped = go_on("c", "--dropout 0.5");
+  CHECK((recomputed == plain));
+  CHECK((dropped != plain));
+}
+
 TEST_CASE("tril train: a signal is seen in the middle of a long evaluation and a long sample") {
   const TinyShell shell;
   shell.put("long.txt", tiny_text(4'000'000));

@@ -90,7 +90,7 @@ void change_config(const Flags& flags, TrainConfig& config, int64_t done, Log& l
 
 int choose_threads(const TrainConfig& config, Log& log) {
   const int fitting = default_threads();
-  if (config.threads == 0) return fitting;
+  if (config.threads <= 0) return fitting;
   const int available = processors();
   if (config.threads > available)
     log.warn(cat("threads: ", config.threads, " asked for, but this process may run on ", available,
@@ -190,7 +190,9 @@ int resume(const Flags& flags, Log& log) {
   Model model = load_checkpoint(folder.path());
   for (const std::string& line : model.warnings) log.warn(line);
   const TrainConfig before = model.training;
-  change_config(flags, model.training, model.state.step, log);
+  TrainConfig changed = before;
+  change_config(flags, changed, model.state.step, log);
+  if (changed != before) model = with_training(std::move(model), changed);
   const TrainConfig& config = model.training;
 
   Corpus corpus = flags.arguments().empty() ? find_corpus(model.state.text, config.tokens)
