@@ -75,15 +75,18 @@ void Arena::release(const Mark& mark) {
 std::byte* Pool::allocate(int64_t bytes) {
   bytes = std::max(round_up(bytes, kAlign), kAlign);
   if (const auto found = free_.find(bytes); found != free_.end() && !found->second.empty()) {
-    std::byte* const buffer = found->second.back();
+    void* const buffer = found->second.back();
     found->second.pop_back();
-    return buffer;
+    return static_cast<std::byte*>(buffer);
   }
   return memory_.allocate(bytes);
 }
 
-void Pool::free(std::byte* buffer, int64_t bytes) {
-  free_[std::max(round_up(bytes, kAlign), kAlign)].push_back(buffer);
+void Pool::free(void* buffer, int64_t bytes) { free_[std::max(round_up(bytes, kAlign), kAlign)].push_back(buffer); }
+
+void Pool::reset() {
+  for (auto& [bytes, buffers] : free_) buffers.clear();
+  memory_.reset();
 }
 
 }  // namespace tril

@@ -25,7 +25,7 @@ class MemoryBlock {
   int64_t bytes_;
 };
 
-// A bump arena, for activations and scratch: allocate in order, give all back at once (or back to a mark).
+// A bump arena: allocate in order, give all back at once (or back to a mark).
 class Arena {
  public:
   [[nodiscard]] std::byte* allocate(int64_t bytes);  // 64-byte aligned
@@ -48,16 +48,19 @@ class Arena {
   int64_t system_allocations_ = 0;
 };
 
-// Buffers that come and go in any order, for gradients: kept in lists by exact size, which repeat from step to step.
+// Buffers that come and go in any order, for activations and gradients: what came back is kept in lists by exact size,
+// which repeat from layer to layer.
 class Pool {
  public:
   [[nodiscard]] std::byte* allocate(int64_t bytes);
-  void free(std::byte* buffer, int64_t bytes);
+  void free(void* buffer, int64_t bytes);
+  void reset();  // all come back at once
   [[nodiscard]] int64_t system_allocations() const { return memory_.system_allocations(); }
+  [[nodiscard]] int64_t bytes() const { return memory_.bytes(); }
 
  private:
   Arena memory_;
-  std::map<int64_t, std::vector<std::byte*>> free_;
+  std::map<int64_t, std::vector<void*>> free_;
 };
 
 // Scratch memory for the length of a scope.

@@ -33,12 +33,12 @@ void Context::acquire(const void* tape, const char* op) {
 
 void Context::release(const void* tape) {
   if (holder_ != tape) return;
-  activations_.reset();
+  memory_.reset();
   holder_ = nullptr;
 }
 
 int64_t Context::allocations() const {
-  int64_t total = activations_.system_allocations() + gradients_.system_allocations();
+  int64_t total = memory_.system_allocations();
   for (const Arena& arena : scratch_) total += arena.system_allocations();
   return total;
 }

@@ -32,8 +32,7 @@ class Context {
   void use_threads(int threads);  // from here on; 1 to most_threads()
   [[nodiscard]] uint64_t seed() const { return seed_; }
   [[nodiscard]] DType precision() const { return precision_; }
-  [[nodiscard]] Arena& activations() { return activations_; }
-  [[nodiscard]] Pool& gradients() { return gradients_; }
+  [[nodiscard]] Pool& memory() { return memory_; }  // of activations and their gradients
   [[nodiscard]] Arena& scratch(int thread = 0) { return scratch_[static_cast<size_t>(thread)]; }
 
   // Where random numbers of the coming forward passes start: the training step, and the index in the step's whole batch
@@ -59,8 +58,7 @@ class Context {
   uint64_t seed_;
   DType precision_;
   uint32_t step_ = 0, first_sample_ = 0;
-  Arena activations_;
-  Pool gradients_;
+  Pool memory_;
   std::vector<Arena> scratch_;  // one a thread
   const void* holder_ = nullptr;
 };

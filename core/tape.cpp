@@ -49,20 +49,14 @@ Tensor Tape::allocate(const Shape& shape, DType dtype) {
   Tensor tensor;
   tensor.shape = shape;
   tensor.dtype = dtype;
-  const auto spare = spare_.find(tensor.bytes());
-  if (spare != spare_.end() && !spare->second.empty()) {
-    tensor.data = spare->second.back();
-    spare->second.pop_back();
-  } else {
-    tensor.data = context_.activations().allocate(tensor.bytes());
-  }
+  tensor.data = context_.memory().allocate(tensor.bytes());
   poison(tensor.data, tensor.bytes());
   return tensor;
 }
 
 void Tape::give_back(Slot& slot) {
   poison(slot.value.data, slot.value.bytes());
-  spare_[slot.value.bytes()].push_back(slot.value.data);
+  context_.memory().free(slot.value.data, slot.value.bytes());
   slot.value.data = nullptr;
 }
 
@@ -294,7 +288,7 @@ Gradient Tape::target_of(int32_t index) {
     gradient.accumulate = parameters_.received[static_cast<size_t>(slot.parameter)] != 0;
   } else {
     gradient.accumulate = slot.has_gradient;
-    if (slot.gradient == nullptr) slot.gradient = context_.gradients().allocate(slot.value.bytes());
+    if (slot.gradient == nullptr) slot.gradient = context_.memory().allocate(slot.value.bytes());
     gradient.tensor.data = slot.gradient;
   }
   if (!gradient.accumulate) poison(gradient.tensor.data, gradient.tensor.bytes());
@@ -329,7 +323,7 @@ void Tape::backward_record(const Record& record) {
       const bool repeated =
           std::any_of(targets_.begin(), targets_.end(), [&](const Target& earlier) { return earlier.slot == index; });
       if (repeated) {
-        target.temporary = context_.gradients().allocate(slot.value.bytes());
+        target.temporary = context_.memory().allocate(slot.value.bytes());
         gradient.tensor = slot.value;
         gradient.tensor.data = target.temporary;
         poison(target.temporary, slot.value.bytes());
@@ -367,7 +361,7 @@ void Tape::finish_targets(const Record& record) {
         using T = decltype(type);
         add_into(sum.ptr<T>(), din_[i].ptr<T>(), slot.value.count());
       });
-      context_.gradients().free(targets_[i].temporary, slot.value.bytes());
+      context_.memory().free(targets_[i].temporary, slot.value.bytes());
     }
     slot.has_gradient = true;
     if (slot.parameter >= 0) parameters_.received[static_cast<size_t>(slot.parameter)] = 1;
@@ -379,7 +373,7 @@ void Tape::finish_targets(const Record& record) {
 }
 
 void Tape::release_gradient(Slot& slot) {
-  if (slot.gradient != nullptr) context_.gradients().free(slot.gradient, slot.value.bytes());
+  if (slot.gradient != nullptr) context_.memory().free(slot.gradient, slot.value.bytes());
   slot.gradient = nullptr;
   slot.has_gradient = false;
 }
@@ -473,7 +467,6 @@ void Tape::reset() {
   records_.clear();
   operands_.clear();
   saved_.clear();
-  for (auto& [bytes, spare] : spare_) spare.clear();
   std::fill(parameter_slots_.begin(), parameter_slots_.end(), -1);
   context_.release(this);
   ++generation_;

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <initializer_list>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -156,7 +155,6 @@ class Tape {
   std::vector<Tensor> inputs_, dout_;     // working lists of one op at a time, kept for their memory
   std::vector<Gradient> din_;
   std::vector<Target> targets_;
-  std::map<int64_t, std::vector<void*>> spare_;  // memory given back in this pass, by size
   std::vector<int32_t> to_run_;                  // records, in remake()
 };
 

@@ -55,9 +55,14 @@ Gpt::Gpt(ParamStore& store, const GptConfig& config)
 Tensor Gpt::operator()(const Tensor& ids) const {
   TRIL_CHECK(ids.shape.rank() == 2 && ids.shape[1] <= config_.context, "gpt",
              cat("ids (B, T) with T at most the context ", config_.context), cat("shape ", ids.shape));
-  ResidualStream stream(drop_(wpe_(wte_(ids))), config_.dropout);  // (B, T, C)
+  const Tensor tokens = wte_(ids), placed = wpe_(tokens);
+  ResidualStream stream(drop_(placed), config_.dropout);  // (B, T, C)
+  ids.tape->discard(tokens);
+  if (stream.sum().slot != placed.slot) ids.tape->discard(placed);
   for (const Block& block : blocks_) block(stream);
-  return linear(ln_f_(stream), wte_.weight);  // the head is the token embedding: (B, T, V)
+  const Tensor before = stream.sum(), normed = ln_f_(stream);
+  if (config_.recompute) ids.tape->discard(before);
+  return linear(normed, wte_.weight);  // the head is the token embedding: (B, T, V)
 }
 
 Tensor Gpt::loss(const Tensor& ids, const Tensor& targets, const CrossEntropyOptions& options) const {

@@ -40,7 +40,7 @@ Result run(int gates, bool discards, bool poison = false) {
     const Tensor x = tape.variable<float>({kRows, kWidth}, noise<float>(kRows * kWidth, 1));
     const Tensor y = chain(x, gates, discards);
     tape.backward(sum(y * y));
-    result = {values_of<float>(y), values_of<float>(tape.gradient(x)), context.activations().bytes()};
+    result = {values_of<float>(y), values_of<float>(tape.gradient(x)), context.memory().bytes()};
   }
   return result;
 }

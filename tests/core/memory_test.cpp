@@ -111,6 +111,10 @@ TEST_CASE("memory: a pool hands out again what came back, by exact size") {
   pool.free(a, 100);
   CHECK(pool.allocate(5000) != a);
   CHECK(pool.allocate(128) == a);  // the same size in lines of 64 bytes
+  pool.free(b, 100);
+  pool.reset();
+  CHECK(pool.allocate(100) == a);  // from the beginning, what came back forgotten
+  CHECK(pool.allocate(100) == b);
 }
 
 TEST_CASE("memory: a request that cannot be met is an error that says so") {
