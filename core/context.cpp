@@ -1,6 +1,7 @@
 #include "core/context.h"
 
 #include "core/check.h"
+#include "core/onednn.h"
 #include "core/parallel.h"
 
 namespace tril {
@@ -12,6 +13,7 @@ Context::Context(const ContextOptions& options)
   TRIL_CHECK(precision_ == DType::f32 || precision_ == DType::bf16, "precision", "f32 or bf16", name_of(precision_));
   TRIL_CHECK(threads_ >= 1 && threads_ <= 1024, "threads", "1 to 1024", cat(threads_));
   threads_ = granted_threads(threads_);
+  onednn_prepare();
   scratch_.resize(static_cast<size_t>(threads_));
 }
 

@@ -1,7 +1,10 @@
 #include "core/onednn.h"
 
 #include <dnnl.hpp>
+#include <utility>
+#include <vector>
 
+#include "core/arena.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -29,6 +32,20 @@ void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
       dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   // It asks the system for memory and may get none.
   if (status != dnnl_success) multiply_plainly(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+void onednn_prepare() {
+  constexpr int64_t kNeeded = int64_t{32} << 20, kSide = 64;
+  static const bool ready = [] {
+    { const MemoryBlock enough(kNeeded); }
+    const std::vector<float> a(kSide * kSide, 1.0f);
+    std::vector<float> c(kSide * kSide);
+    for (const auto& [transpose_a, transpose_b] : {std::pair{false, false}, {false, true}, {true, false}})
+      onednn_sgemm(transpose_a, transpose_b, kSide, kSide, kSide, 1.0f, a.data(), kSide, a.data(), kSide, 0.0f,
+                   c.data(), kSide);
+    return true;
+  }();
+  (void)ready;
 }
 
 std::string onednn_version() {

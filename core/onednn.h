@@ -11,6 +11,10 @@ namespace tril {
 void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
                   int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
 
+// Has oneDNN make ready what its first product needs, while there is memory: where it is refused any, it crashes.
+// Throws if there is too little. Later calls do nothing.
+void onednn_prepare();
+
 [[nodiscard]] std::string onednn_version();  // "3.7.2"
 [[nodiscard]] std::string cpu_isa();         // the instruction set oneDNN uses here
 [[nodiscard]] bool onednn_uses_amx();

@@ -1,9 +1,11 @@
 #include "core/parallel.h"
 
+#include <execinfo.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -43,6 +45,30 @@ int startable_threads(int asked) {
 
 }  // namespace
 
+namespace {
+
+// The first exception of a team's members, for the thread that waits for them: none may leave a parallel region.
+class FirstError {
+ public:
+  template <class Body>
+  void guard(Body&& body) noexcept {
+    try {
+      body();
+    } catch (...) {
+      if (!taken_.test_and_set()) error_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::atomic_flag taken_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
 void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body) {
   const int64_t units = (count + grain - 1) / grain;
   const int parts = static_cast<int>(std::min<int64_t>(threads, units));
@@ -50,13 +76,15 @@ void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(in
     if (count > 0) body(0, count, 0);
     return;
   }
+  FirstError error;
 #pragma omp parallel num_threads(parts)
   {
     flush_denormals();
     const int64_t part = omp_get_thread_num(), all = omp_get_num_threads();
     const int64_t begin = units * part / all * grain, end = std::min(units * (part + 1) / all * grain, count);
-    if (begin < end) body(begin, end, static_cast<int>(part));
+    if (begin < end) error.guard([&] { body(begin, end, static_cast<int>(part)); });
   }
+  error.rethrow();
 }
 
 void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> body) {
@@ -65,15 +93,21 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
     for (int64_t task = 0; task < count; ++task) body(task, 0);
     return;
   }
+  FirstError error;
 #pragma omp parallel num_threads(parts)
   {
     flush_denormals();
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t task = 0; task < count; ++task) body(task, omp_get_thread_num());
+    for (int64_t task = 0; task < count; ++task) error.guard([&] { body(task, omp_get_thread_num()); });
   }
+  error.rethrow();
 }
 
 int granted_threads(int asked) {
+  // The C library loads what the end of a thread needs when it is first needed, and ends the process if memory is gone
+  // by then.
+  void* frame = nullptr;
+  (void)backtrace(&frame, 1);
   omp_set_dynamic(0);
   if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
   const int possible = startable_threads(std::min(asked, omp_get_thread_limit()));

@@ -30,7 +30,7 @@ class FunctionRef<Result(Args...)> {
 };
 
 // Calls body(begin, end, thread) on parts of [0, count), at least `grain` long and, but for the last, multiples of it.
-// The body must not throw.
+// Of the exceptions that bodies throw, the first goes on to the caller once all have ended.
 void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body);
 
 // Calls body(task, thread) for every task in [0, count), handed out one by one: for tasks of unequal length.

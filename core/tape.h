@@ -155,7 +155,7 @@ class Tape {
   std::vector<Tensor> inputs_, dout_;     // working lists of one op at a time, kept for their memory
   std::vector<Gradient> din_;
   std::vector<Target> targets_;
-  std::vector<int32_t> to_run_;                  // records, in remake()
+  std::vector<int32_t> to_run_;  // records, in remake()
 };
 
 }  // namespace tril

@@ -34,7 +34,8 @@ Corpus load_corpus(const std::vector<std::string>& paths, TokenKind tokens) {
 Corpus find_corpus(const TextIdentity& identity, TokenKind tokens) {
   const auto is_input = [](const std::string& path) { return path == "-"; };
   TRIL_CHECK(std::none_of(identity.paths.begin(), identity.paths.end(), is_input), "text",
-             "the text that the model was trained on", "standard input, which is over", "give the text again");
+             "the text that the model was trained on", "standard input, which is over",
+             "give the text again, as a file behind the run or, with -, as standard input");
   for (const std::string& path : identity.paths) {
     std::error_code error;
     TRIL_CHECK(std::filesystem::exists(path, error), printable(path), "the text that the model was trained on",

@@ -202,6 +202,8 @@ Model with_training(Model model, const TrainConfig& training) {
 
 std::string model_path(const std::string& path) {
   std::error_code unreadable;
+  TRIL_CHECK(std::filesystem::exists(std::filesystem::symlink_status(path, unreadable)) || path.empty(),
+             printable(path), "a run folder or a model file", "none of that name", "tril train makes one");
   if (!std::filesystem::is_directory(path, unreadable)) return path;
   for (const char* name : {"/model.safetensors", "/last.safetensors"})
     if (std::filesystem::exists(path + name, unreadable)) return path + name;

@@ -74,7 +74,8 @@ std::string make_run_folder(const std::string& name) {
 RunFolder::RunFolder(std::string path, For purpose) : path_(prepare(std::move(path), purpose)), lock_(path_) {
   remove_stale_temporaries(path_);
   if (purpose == For::resume) {
-    TRIL_CHECK(fs::exists(file(kLastFile)), printable(path_), cat("a run to resume, with ", kLastFile), "none");
+    TRIL_CHECK(fs::exists(file(kLastFile)), printable(path_), cat("a run to resume, with ", kLastFile), "none",
+               cat("nothing was saved yet; start it anew: tril train … --out ", printable(path_)));
     return;
   }
   const std::string content = first_content(path_);

@@ -26,8 +26,8 @@ int64_t header_length(const std::byte (&bytes)[kLengthBytes], int64_t file_size,
   uint64_t length = 0;
   std::memcpy(&length, bytes, sizeof length);
   TRIL_CHECK(length <= uint64_t{kMaxHeader}, where,
-             cat("a safetensors file, with a header of at most ", kMaxHeader, " bytes"), cat(length),
-             "the file is of another kind, or damaged");
+             cat("a safetensors file, with a header of at most ", kMaxHeader, " bytes"),
+             "a file that does not begin with a header's length", "it is of another kind, or damaged");
   TRIL_CHECK(static_cast<int64_t>(length) <= file_size - kLengthBytes, where,
              cat("a safetensors header of ", length, " bytes"), cat("a file of ", file_size),
              "the file is cut short, or is not a safetensors file");

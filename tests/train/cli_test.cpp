@@ -284,6 +284,9 @@ TEST_CASE("tril bench: what is no earlier result, or one of something else, is r
     refused(file, "a result of tril bench --json, got something else");
   refused(R"({"preset":"baby"})", "a result for preset small, got preset baby");
   refused(R"({"preset":"small","dtype":"f32","threads":2})", "a result for threads 1, got threads 2");
+  refused("{\"preset\":\"evil\\n\\u001b[31m" + std::string(1000, 'x') + "\"}",
+          "a result for preset small, got preset evil\\u000a\\u001b[31mxx");
+  CHECK(shell.run("tril bench --compare before.json").err.size() < 200);
   const std::string start = R"({"preset":"small","dtype":"f32","threads":1,"shape":{"layers":"4","heads":"4","width":)";
   refused(start + R"("96"}})", "a result for width 128, got width 96");
   const std::string end =
@@ -294,6 +297,9 @@ TEST_CASE("tril bench: what is no earlier result, or one of something else, is r
   CHECK_THAT(missing.err, contains("none.json"));
   check_usage_error(shell.run("tril bench --heads 3"), "heads: expected a number that divides the width 128, got 3");
   check_usage_error(shell.run("tril bench --steps 3"), "--steps");
+  check_usage_error(shell.run("tril bench --dtype \"$(printf 'a\\nb\\033[1m')\""),
+                    "dtype: expected auto, f32 or bf16, got 'a\\u000ab\\u001b[1m'");
+  check_usage_error(shell.run("tril gradcheck \"$(printf 'ad\\nd')\""), "expected the name of an op, got ad\\u000ad");
 }
 
 TEST_CASE("tril: a model that is missing, truncated or no model is refused in one line") {
@@ -301,7 +307,8 @@ TEST_CASE("tril: a model that is missing, truncated or no model is refused in on
   REQUIRE(shell.train("--steps 1 --out r").code == 0);
   const std::string good = shell.read("r/model.safetensors");
   for (const std::string command : {"eval", "info", "sample"}) {
-    check_failure(shell.run("tril " + command + " none"), "none: expected a file, got none of that name");
+    check_failure(shell.run("tril " + command + " none"),
+                  "none: expected a run folder or a model file, got none of that name; tril train makes one");
     check_failure(shell.run("tril " + command + " book.txt"), "book.txt: expected");
     check_failure(shell.run("tril " + command + " /dev/zero"), "/dev/zero: expected a regular file");
     for (const size_t size : {size_t{0}, size_t{7}, size_t{100}, good.size() / 2, good.size() - 1}) {
@@ -369,6 +376,24 @@ TEST_CASE("tril: more threads than the system has memory for are fewer threads a
   const Outcome scarce = shell.run("ulimit -v 2000000; tril train book.txt --out s --threads 1000 --steps 2" + kTiny);
   CHECK(scarce.code == 0);
   CHECK_THAT(scarce.err, contains("threads: 1000 asked for, but the system grants "));
+#endif
+}
+
+TEST_CASE("tril: where the system refuses memory, one line says so, at any limit") {
+#ifdef TRIL_SANITIZE
+  WARN("AddressSanitizer needs more memory than this test leaves: not checked");
+#else
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 1 --out r --quiet").code == 0);
+  // From where the program starts at all to where it has enough. With two threads, which need stacks too.
+  for (int limit = 52'000; limit <= 240'000; limit += 9'000)
+    for (const char* command : {"eval r --threads 2", "train book.txt --out s --threads 2 --steps 1 --quiet"}) {
+      const Outcome outcome = shell.run("export OMP_NUM_THREADS=2; ulimit -v " + std::to_string(limit) + "; tril " +
+                                        command + "; code=$?; rm -rf s; exit $code");
+      INFO(command << ", ulimit -v " << limit << ": " << outcome.err);
+      CHECK((outcome.code == 0 || outcome.code == 1 || outcome.code == 127));  // 127: not even its libraries fit
+      if (outcome.code == 1) CHECK(count_lines(outcome.err) == 1);
+    }
 #endif
 }
 

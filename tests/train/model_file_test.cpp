@@ -150,7 +150,7 @@ TEST_CASE("model file: a run folder stands for its best model, or else its last"
   CHECK(load_model(folder.path()).where == folder / "model.safetensors");
   CHECK(load_model(folder / "last.safetensors").where == folder / "last.safetensors");
   CHECK_THAT(error_of([&] { (void)load_model(folder / "none"); }),
-             contains("none: expected a file, got none of that name"));
+             contains("none: expected a run folder or a model file, got none of that name"));
 }
 
 TEST_CASE("model file: missing, unexpected and mis-shaped tensors are named in one error") {

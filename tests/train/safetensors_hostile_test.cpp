@@ -43,7 +43,7 @@ TEST_CASE("safetensors: refuses lengths that do not fit the file") {
   CHECK_THAT(refusal("<\0\0\0\0\0\0"s), contains("at least 8 bytes, got 7"));
   CHECK_THAT(refusal(""), contains("at least 8 bytes, got 0"));
   CHECK_THAT(refusal("<\0\0\0\0\0\0\0"s), contains("cut short"));
-  CHECK_THAT(refusal("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"s), contains("got 18446744073709551615"));
+  CHECK_THAT(refusal("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"s), contains("does not begin with a header's length"));
   CHECK_THAT(refusal("\xF9\xFF\xFF\xFF\xFF\xFF\xFF\xFF"s + good), contains("at most 100000000"));
 }
 

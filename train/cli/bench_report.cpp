@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "train/report.h"
+#include "train/utf8.h"
 
 namespace tril::cli {
 namespace {
@@ -93,7 +94,8 @@ EarlierFigures read_earlier(const std::string& json, const std::string& where, c
   EarlierFigures figures;
   try {
     const auto same = [&](const char* name, const auto& mine, const auto& theirs) {
-      if (mine != theirs) fail(where, cat("a result for ", name, " ", mine), cat(name, " ", theirs));
+      if (mine != theirs)
+        fail(where, cat("a result for ", name, " ", mine), cat(name, " ", printable(cat(theirs), 60)));
     };
     same("preset", subject.preset, earlier.at("preset").get<std::string>());
     same("dtype", subject.dtype, earlier.at("dtype").get<std::string>());

@@ -10,6 +10,7 @@
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
 #include "train/cli/output.h"
+#include "train/utf8.h"
 
 namespace tril::cli {
 namespace {
@@ -242,7 +243,7 @@ Plan plan_of(const Flags& flags) {
   known.push_back(kModel);
   for (const std::string& name : flags.arguments()) {
     if (std::find(known.begin(), known.end(), name) == known.end())
-      fail_usage("gradcheck", "the name of an op", name,
+      fail_usage("gradcheck", "the name of an op", printable(name, 60),
                  did_you_mean(name, known, "tril gradcheck without a name checks them all"));
     plan.names.push_back(name);
   }

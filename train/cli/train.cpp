@@ -38,7 +38,7 @@ Flags train_flags() {
        .value = "NAME",
        .fallback = "small"},
       {.name = "config",
-       .help = "Take values from this JSON file, or from the config.json of this run; flags win.",
+       .help = "Take values, but no text, from this JSON file or the config.json of this run; flags win.",
        .value = "FILE"},
       {.name = "quiet", .help = "Print warnings and the last line only."},
   };
@@ -120,8 +120,8 @@ void report_run(const Model& model, const Context& context, const Dataset& data,
   const char* const unit = config.tokens == TokenKind::kChar ? "characters" : "bytes";
   log.note(cat("text   ", text_name, ": ", data.tokens().size(), " ", unit, ", ", model.tokenizer.size(),
                " of them different; ", data.train_size(), " to train on, ", data.val_size(), " to validate with"));
-  log.note(cat("model  ", config.layers, " layers, ", config.heads, " heads, ", config.width, " wide, context ",
-               config.context, ": ", model.params->count(), " parameters"));
+  log.note(cat("model  ", config.layers, config.layers == 1 ? " layer, " : " layers, ", config.heads, " heads, ",
+               config.width, " wide, context ", config.context, ": ", model.params->count(), " parameters"));
   log.note(cat("run    ", printable(folder.path()), ": ", config.steps, " steps of ", config.batch * config.accumulate,
                " x ", config.context, " ", unit, ", ", name_of(context.precision()), ", ", context.threads(),
                context.threads() == 1 ? " thread" : " threads"));
