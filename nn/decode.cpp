@@ -45,19 +45,22 @@ int patience_of(const GptConfig& config) {
 }
 
 #if defined(__x86_64__)
-TRIL_AVX512 void multiply_many(const float* x, int64_t row_x, int64_t rows, const Matrix& w, const float* bias,
-                               float* y, int64_t row_y) {
+template <class W>
+TRIL_AVX512 void multiply_many(const float* x, int64_t row_x, int64_t rows, const panels::Matrix<W>& w,
+                               const float* bias, float* y, int64_t row_y) {
   panels::product<8>(x, row_x, rows, w, bias, y, row_y);
 }
 #endif
 
-TRIL_CLONES void multiply_few(const float* x, int64_t row_x, int64_t rows, const Matrix& w, const float* bias, float* y,
-                              int64_t row_y) {
+template <class W>
+TRIL_CLONES void multiply_few(const float* x, int64_t row_x, int64_t rows, const panels::Matrix<W>& w,
+                              const float* bias, float* y, int64_t row_y) {
   panels::product(x, row_x, rows, w, bias, y, row_y);
 }
 
-void multiply(const float* x, int64_t row_x, int64_t rows, const Matrix& w, const float* bias, float* y,
-              int64_t row_y) {
+template <class W>
+void multiply_by(const float* x, int64_t row_x, int64_t rows, const panels::Matrix<W>& w, const float* bias, float* y,
+                 int64_t row_y) {
 #if defined(__x86_64__)
   if (rows >= 8 && avx512::works()) return multiply_many(x, row_x, rows, w, bias, y, row_y);
 #endif
@@ -96,16 +99,23 @@ TRIL_CLONES void attend_head(const float* q, const Matrix& keys, const Matrix& v
 
 }  // namespace
 
+void Decoder::multiply(const float* x, int64_t row_x, int64_t rows, const Weight& w, const float* bias, float* y,
+                       int64_t row_y) {
+  w.narrow.data == nullptr ? multiply_by(x, row_x, rows, w.wide, bias, y, row_y)
+                           : multiply_by(x, row_x, rows, w.narrow, bias, y, row_y);
+}
+
 // Looks parameters up by name, checks them, and lays them out.
 class Decoder::Packer {
  public:
-  Packer(const ParamStore& params, const GptConfig& config, int64_t streams, Arena& memory)
-      : params_(params), config_(config), streams_(streams), memory_(memory) {
+  Packer(const ParamStore& params, const GptConfig& config, int64_t streams, DType weights, Arena& memory)
+      : params_(params), config_(config), streams_(streams), weights_(weights), memory_(memory) {
+    TRIL_CHECK(weights == DType::f32 || weights == DType::bf16, "decoder", "weights of f32 or bf16", name_of(weights));
     TRIL_CHECK(params.frozen() && params.dtype() == DType::f32, "decoder", "a frozen store of f32 parameters",
                params.frozen() ? cat("one of ", params.dtype()) : "one that still grows");
     // So that all weights lie in one block: the store's own size and the zeros that fill panels up.
     const int64_t padding = config.layers * (5 + 2 * parts_of(config)) * config.width * kPanel;
-    (void)memory_.allocate((params.elements() + padding) * int64_t{sizeof(float)});
+    (void)memory_.allocate((params.elements() + padding) * size_of(weights));
     memory_.reset();
   }
 
@@ -131,36 +141,47 @@ class Decoder::Packer {
     return {copy(find(cat(name, ".weight"), {config_.width}), 0, config_.width), bias(name, config_.width)};
   }
   // Rows [begin, end) of a weight (…, inputs), for several ranges of equal length one below the other.
-  [[nodiscard]] Matrix pack_rows(const float* weight, int64_t inputs, std::initializer_list<int64_t> begins,
+  [[nodiscard]] Weight pack_rows(const float* weight, int64_t inputs, std::initializer_list<int64_t> begins,
                                  int64_t count) {
     const auto outputs = count * static_cast<int64_t>(begins.size());
-    float* const out = zeros(outputs, inputs);
-    int64_t first = 0;
-    for (const int64_t begin : begins) {
-      panels::pack(weight + begin * inputs, inputs, count, inputs, out, first);
-      first += count;
-    }
-    return panels::packed<float>(out, outputs, inputs);
+    return packed(outputs, inputs, [&](auto* out) {
+      int64_t first = 0;
+      for (const int64_t begin : begins) {
+        panels::pack(weight + begin * inputs, inputs, count, inputs, out, first);
+        first += count;
+      }
+    });
   }
   // Columns [begin, end) of a weight (outputs, inputs).
-  [[nodiscard]] Matrix pack_columns(const float* weight, int64_t outputs, int64_t inputs, int64_t begin, int64_t end) {
-    float* const out = zeros(outputs, end - begin);
-    panels::pack(weight + begin, inputs, outputs, end - begin, out);
-    return panels::packed<float>(out, outputs, end - begin);
+  [[nodiscard]] Weight pack_columns(const float* weight, int64_t outputs, int64_t inputs, int64_t begin, int64_t end) {
+    return packed(outputs, end - begin,
+                  [&](auto* out) { panels::pack(weight + begin, inputs, outputs, end - begin, out); });
   }
   [[nodiscard]] Part part(const std::string& name, int64_t index);
 
  private:
-  [[nodiscard]] float* zeros(int64_t outputs, int64_t inputs) {
-    const int64_t count = panels::elements(outputs, inputs);
-    float* const out = floats(count);
-    std::fill(out, out + count, 0.0f);
-    return out;
+  // fill(out) puts the numbers where all are 0.
+  template <class Fill>
+  [[nodiscard]] Weight packed(int64_t outputs, int64_t inputs, Fill&& fill) {
+    const auto make = [&]<class W>(W) {
+      const int64_t bytes = panels::elements(outputs, inputs) * int64_t{sizeof(W)};
+      auto* const out = reinterpret_cast<W*>(memory_.allocate(bytes));
+      std::memset(static_cast<void*>(out), 0, static_cast<size_t>(bytes));
+      fill(out);
+      return panels::packed<W>(out, outputs, inputs);
+    };
+    Weight weight{.outputs = outputs};
+    if (weights_ == DType::bf16)
+      weight.narrow = make(bf16{});
+    else
+      weight.wide = make(float{});
+    return weight;
   }
 
   const ParamStore& params_;
   const GptConfig& config_;
   int64_t streams_;
+  DType weights_;
   Arena& memory_;
 };
 
@@ -192,13 +213,13 @@ Decoder::Part Decoder::Packer::part(const std::string& name, int64_t index) {
   return part;
 }
 
-Decoder::Decoder(const ParamStore& params, const GptConfig& config, int threads, int64_t streams)
+Decoder::Decoder(const ParamStore& params, const GptConfig& config, int threads, int64_t streams, DType weights)
     : config_(checked(config)),
       head_size_(config.width / config.heads),
       row_(padded(config.width)),
       team_(static_cast<int>(std::min<int64_t>(threads, parts_of(config))), patience_of(config)) {
   TRIL_CHECK(streams >= 1 && streams <= kMostStreams, "decoder", cat("1 to ", kMostStreams, " streams"), cat(streams));
-  Packer packer(params, config_, streams, memory_);
+  Packer packer(params, config_, streams, weights, memory_);
   const int64_t C = config.width, parts = parts_of(config);
   const auto block = [](int64_t layer) { return cat("transformer.h.", layer); };
   layers_.resize(static_cast<size_t>(config.layers));

@@ -36,9 +36,12 @@ namespace tril {
 
 class Decoder {
  public:
-  // The store holds a Gpt's parameters in f32. The work is cut into pieces that depend on the configuration alone, so
-  // the logits have the same bits at any number of threads. Each stream keeps stream_bytes() of keys and values.
-  Decoder(const ParamStore& params, const GptConfig& config, int threads = 1, int64_t streams = 1);
+  // The store holds a Gpt's parameters in f32; `weights` is what the packed matrices hold, f32 or bf16, which is half
+  // as much to read and as exact as the weights' rounding. The work is cut into pieces that depend on the configuration
+  // alone, so the logits have the same bits at any number of threads. Each stream keeps stream_bytes() of keys and
+  // values.
+  Decoder(const ParamStore& params, const GptConfig& config, int threads = 1, int64_t streams = 1,
+          DType weights = DType::f32);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
@@ -69,7 +72,12 @@ class Decoder {
   [[nodiscard]] int threads() const { return team_.size(); }
 
  private:
-  using Matrix = panels::Matrix<float>;
+  // A weight in panels, of one of the two types.
+  struct Weight {
+    panels::Matrix<float> wide{};
+    panels::Matrix<bf16> narrow{};
+    int64_t outputs = 0;
+  };
   struct Norm {
     const float *weight, *bias;
   };
@@ -77,7 +85,7 @@ class Decoder {
   // units of the MLP.
   struct Part {
     int64_t heads;
-    Matrix qkv, attention_projection, fc, mlp_projection;
+    Weight qkv, attention_projection, fc, mlp_projection;
     const float *qkv_bias, *fc_bias;
     float *keys, *values;  // of each stream's window: keys (heads, T / 64, D, 64), values (T, row)
     int64_t values_row;
@@ -97,7 +105,7 @@ class Decoder {
     std::vector<Part> parts;
   };
   struct Head {
-    Matrix weight;
+    Weight weight;
     int64_t first;  // of the vocabulary
   };
   struct Work {              // what one member of the team computes in, (rows, …) each
@@ -114,6 +122,8 @@ class Decoder {
   // Rows, of one stream in order or of different ones, through the whole model; the logits of the last `wanted`.
   void take_in(std::span<const Row> rows, int64_t wanted);
   void run(int member, int members, std::span<const Row> rows, int64_t wanted);  // the work of one of the members
+  static void multiply(const float* x, int64_t row_x, int64_t rows, const Weight& w, const float* bias, float* y,
+                       int64_t row_y);
   void attend(const Part& part, std::span<const Row> rows, const Work& work, float* out) const;
   void think(const Part& part, int64_t rows, const Work& work, float* out) const;
 

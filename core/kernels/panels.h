@@ -1,11 +1,13 @@
 // Matrix products for a few rows at a time, where reading the matrix is the work: y (rows, outputs) = x (rows, inputs)
 // · W. The matrix lies in panels of 64 outputs, each with its 64 numbers of every input one after the other, so that a
 // panel's sums stay in registers while the matrix streams by. Rows of x are taken one, four or eight at a time; each
-// sum adds its inputs in order, so the result does not depend on how rows are grouped.
+// sum adds its inputs in order, so the result does not depend on how rows are grouped. A matrix of bf16 is half as much
+// to read; its numbers are widened on the way.
 #pragma once
 
 #include <cstdint>
 
+#include "core/dtype.h"
 #include "core/kernels/clones.h"
 
 namespace tril::panels {
@@ -33,23 +35,23 @@ template <class T>
 
 // Puts weight (outputs, inputs), its rows row_stride apart, in the matrix as outputs first, first + 1, … The rest of a
 // matrix, its padding too, is the caller's to fill.
-template <class T>
-void pack(const T* weight, int64_t row_stride, int64_t outputs, int64_t inputs, T* matrix, int64_t first = 0) {
+template <class T, class W>
+void pack(const T* weight, int64_t row_stride, int64_t outputs, int64_t inputs, W* matrix, int64_t first = 0) {
   for (int64_t j = 0; j < outputs; ++j) {
-    T* const column = matrix + (first + j) / kPanel * kPanel * inputs + (first + j) % kPanel;
-    for (int64_t i = 0; i < inputs; ++i) column[i * kPanel] = weight[j * row_stride + i];
+    W* const column = matrix + (first + j) / kPanel * kPanel * inputs + (first + j) % kPanel;
+    for (int64_t i = 0; i < inputs; ++i) column[i * kPanel] = static_cast<W>(weight[j * row_stride + i]);
   }
 }
 
 // kRows x kWidth sums.
-template <int kRows, int kWidth, class T>
-TRIL_INLINE void block(const T* x, int64_t row_x, const T* w, int64_t inputs, int64_t input_stride, const T* bias, T* y,
+template <int kRows, int kWidth, class T, class W>
+TRIL_INLINE void block(const T* x, int64_t row_x, const W* w, int64_t inputs, int64_t input_stride, const T* bias, T* y,
                        int64_t row_y) {
   T sums[kRows][kWidth] = {};
   for (int64_t i = 0; i < inputs; ++i)
     for (int r = 0; r < kRows; ++r) {
       const T factor = x[r * row_x + i];
-      for (int j = 0; j < kWidth; ++j) sums[r][j] += factor * w[i * input_stride + j];
+      for (int j = 0; j < kWidth; ++j) sums[r][j] += factor * static_cast<T>(w[i * input_stride + j]);
     }
   if (bias != nullptr)
     for (int r = 0; r < kRows; ++r)
@@ -59,10 +61,10 @@ TRIL_INLINE void block(const T* x, int64_t row_x, const T* w, int64_t inputs, in
 }
 
 // kWidth outputs from `first` on, of all rows, kMost of them at a time: as many as the registers hold sums of.
-template <int kMost, int kWidth, class T>
-TRIL_INLINE void columns(const T* x, int64_t row_x, int64_t rows, const Matrix<T>& w, int64_t first, const T* bias,
+template <int kMost, int kWidth, class T, class W>
+TRIL_INLINE void columns(const T* x, int64_t row_x, int64_t rows, const Matrix<W>& w, int64_t first, const T* bias,
                          T* y, int64_t row_y) {
-  const T* const part = w.data + first / kPanel * w.panel_stride + first % kPanel;
+  const W* const part = w.data + first / kPanel * w.panel_stride + first % kPanel;
   const T* const part_bias = bias == nullptr ? nullptr : bias + first;
   int64_t row = 0;
   if constexpr (kMost > 4)
@@ -77,8 +79,8 @@ TRIL_INLINE void columns(const T* x, int64_t row_x, int64_t rows, const Matrix<T
 
 // y = x · W [+ bias]. Rows of x lie row_x apart, those of y row_y and have room for padded(outputs). kMost is 4, or 8
 // for code that only runs where there are registers enough for 8 x 32 sums.
-template <int kMost = 4, class T>
-TRIL_INLINE void product(const T* x, int64_t row_x, int64_t rows, const Matrix<T>& w, const T* bias, T* y,
+template <int kMost = 4, class T, class W>
+TRIL_INLINE void product(const T* x, int64_t row_x, int64_t rows, const Matrix<W>& w, const T* bias, T* y,
                          int64_t row_y) {
   int64_t first = 0;
   if (rows == 1)

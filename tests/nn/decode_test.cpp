@@ -166,6 +166,35 @@ TEST_CASE("decode: the number of threads does not change a bit", "[decode]") {
   }
 }
 
+TEST_CASE("decode: weights of bf16 give the bits of f32 weights that were rounded so", "[decode]") {
+  for (const GptConfig& config : kConfigs) {
+    INFO(label(config));
+    SmallGpt model(config);
+    Decoder exact(model.store, config);
+    const std::vector<float> before = copy(exact.feed(model.random_tokens(config.context)));
+    for (const ParamInfo& param : model.store.params())
+      for (int64_t i = 0; param.decays() && i < param.value.count(); ++i) {
+        float& value = param.value.ptr<float>()[i];
+        value = static_cast<float>(bf16(value));
+      }
+    for (const int threads : {1, 2}) {
+      Decoder wide(model.store, config, threads, 9), narrow(model.store, config, threads, 9, DType::bf16);
+      const std::vector<int32_t> tokens = model.random_tokens(config.context);
+      const std::vector<float> expected = copy(wide.feed(tokens));
+      CHECK(distance(narrow.feed(tokens), expected) == 0.0);
+      CHECK(distance(expected, before) > 0.0);
+      std::vector<Decoder::Next> next;
+      for (int64_t i = 1; i < 9; ++i) next.push_back({i, tokens[0]});
+      wide.feed_each(next);
+      narrow.feed_each(next);
+      CHECK(distance(narrow.logits(8), copy(wide.logits(8))) == 0.0);
+    }
+  }
+  SmallGpt model(kConfigs[0]);
+  CHECK_THROWS_WITH(Decoder(model.store, kConfigs[0], 1, 1, DType::f64),
+                    contains("decoder: expected weights of f32 or bf16, got f64"));
+}
+
 TEST_CASE("decode: a stream's logits are to the bit what they are alone, whatever the others do", "[decode]") {
   for (const GptConfig& config : kConfigs)
     for (const int threads : {1, 2}) {

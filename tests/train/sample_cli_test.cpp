@@ -65,6 +65,7 @@ TEST_CASE("tril sample: a text is a function of its seed, and of no number of th
   const std::string out = shell.text("--length 200 --seed 5");
   CHECK(shell.text("--length 200 --seed 5") == out);
   CHECK(shell.text("--length 200 --seed 5 --threads 2") == out);
+  CHECK(shell.text("--length 200 --seed 5 --dtype bf16").size() == out.size());
   CHECK(shell.text("--length 200 --seed 6") != out);
   const std::string greedy = shell.text("--length 100 --temperature 0");
   CHECK(shell.text("--length 100 --temperature 0 --seed 9") == greedy);

@@ -126,8 +126,8 @@ void time_training(Context& context, Model& model, const Dataset& data, BenchFig
 }
 
 // One stream over the whole context, again and again.
-double decoded_chars_per_s(const Model& model, int threads) {
-  Decoder decoder(*model.params, model.config, threads);
+double decoded_chars_per_s(const Model& model, const Context& context) {
+  Decoder decoder(*model.params, model.config, context.threads(), 1, context.precision());
   const int64_t length = model.config.context;
   const auto vocabulary = static_cast<int32_t>(model.config.vocabulary);
   const auto times = time_calls(2, 5, 2000, 1.0, [&] {
@@ -137,8 +137,8 @@ double decoded_chars_per_s(const Model& model, int threads) {
   return static_cast<double>(length) / median(times);
 }
 
-double together_chars_per_s(const Model& model, int threads, int64_t streams) {
-  Decoder decoder(*model.params, model.config, threads, streams);
+double together_chars_per_s(const Model& model, const Context& context, int64_t streams) {
+  Decoder decoder(*model.params, model.config, context.threads(), streams, context.precision());
   const int64_t length = model.config.context;
   std::vector<Decoder::Next> next;
   for (int64_t i = 0; i < streams; ++i) next.push_back({i, static_cast<int32_t>(i % model.config.vocabulary)});
@@ -160,11 +160,11 @@ int64_t peak_rss_mib() {
 BenchFigures measure(Context& context, Model& model, const Dataset& data) {
   BenchFigures figures;
   time_training(context, model, data, figures);
-  figures.decoded_chars_per_s = decoded_chars_per_s(model, context.threads());
+  figures.decoded_chars_per_s = decoded_chars_per_s(model, context);
   figures.peak_rss_mib = peak_rss_mib();
   constexpr int64_t kStreams = 64, kCaches = int64_t{512} << 20;
   figures.streams = std::clamp<int64_t>(kCaches / Decoder::stream_bytes(model.config), 1, kStreams);
-  figures.together_chars_per_s = together_chars_per_s(model, context.threads(), figures.streams);
+  figures.together_chars_per_s = together_chars_per_s(model, context, figures.streams);
   figures.peak_gflops = context.precision() == DType::bf16 ? peak_gflops<bf16>(context) : peak_gflops<float>(context);
   figures.read_gb_per_s = read_gb_per_s(context);
   return figures;

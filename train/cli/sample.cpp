@@ -54,6 +54,10 @@ Flags sample_flags() {
        {.name = "count", .help = "How many samples.", .value = "N", .fallback = "1"},
        {.name = "stop", .help = "End before this text.", .value = "TEXT"},
        {.name = "no-prompt", .help = "Leave the prompt out of what is printed."},
+       {.name = "dtype",
+        .help = "What the weights are packed as: f32, or bf16, half as much to read and a little less exact.",
+        .value = "TYPE",
+        .fallback = "f32"},
        {.name = "threads",
         .help = "Threads to compute with; 0 for as many as this process may use. The text does not depend on it.",
         .value = "N",
@@ -89,10 +93,17 @@ std::string prompt_text(const Flags& flags, TokenKind tokens, Log& log) {
 struct Job {
   uint32_t count;
   int threads;
+  DType weights;
   bool json;
   SamplerOptions sampler;
   WriteOptions write;
 };
+
+DType parse_weights(const std::string& text) {
+  if (text == "bf16") return DType::bf16;
+  if (text != "f32") fail_usage("--dtype", "f32 or bf16", cat('\'', printable(text, 60), '\''));
+  return DType::f32;
+}
 
 Job read_job(const Flags& flags) {
   constexpr double kHottest = 1e6;
@@ -104,6 +115,7 @@ Job read_job(const Flags& flags) {
   Job job{};
   job.count = static_cast<uint32_t>(flags.integer("count", 1, kMostSamples));
   job.threads = static_cast<int>(flags.integer("threads", 0, kMostThreads));
+  job.weights = parse_weights(flags.text("dtype"));
   job.json = flags.on("json");
   job.sampler.temperature = flags.number("temperature", 0, kHottest);
   job.sampler.top_k = flags.integer("top-k", 0, kLongest);
@@ -201,7 +213,8 @@ int run_sample(int argc, const char* const* argv) {
   }
 
   const int64_t together = texts_together(model.config, job.count, write.length);
-  Decoder decoder(*model.params, model.config, job.threads > 0 ? job.threads : default_threads(), together);
+  Decoder decoder(*model.params, model.config, job.threads > 0 ? job.threads : default_threads(), together,
+                  job.weights);
   Sampler sampler(job.sampler, model.config.vocabulary);
   Output output;
   catch_stop_signals();
