@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "core/kernels/bf16_panels.h"
+#include "core/kernels/bf16_tiles.h"
 #include "core/kernels/convert.h"
-#include "core/matrix_unit.h"
 #include "core/onednn.h"
 #include "core/parallel.h"
 
@@ -59,60 +58,16 @@ using namespace bf16_panels;
 #define TRIL_BF16_INLINE \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma"), always_inline)) inline
 
-constexpr int64_t kBlock = 2 * kSide;  // rows and columns of C that stay in registers while the inner axis runs
-
-// Panels of one operand, in memory: bytes between the rows of a tile, between steps, and between panels.
-struct Panels {
-  const char* data;
-  int64_t row, step, panel;
-};
-
-// Where a block of C is read from before (null: it starts from 0) and written to after. A distance of 0 between the
-// rows before: one row, the bias, for all.
-struct Block {
-  const float* from;
-  int64_t from_bytes;
-  float* to;
-  int64_t to_bytes;
-};
+using bf16_tiles::Block;
+using bf16_tiles::kBlock;
+using bf16_tiles::Panels;
 
 struct TilesUnit {
   using Ready = MatrixUnit;
 
   template <int kRows, int kColumns>
-  TRIL_TILES static void multiply(const Panels& a, const Panels& b, int64_t count, const Block& c) {
-    if (c.from == nullptr) {
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
-    } else {
-      const auto* const from = reinterpret_cast<const char*>(c.from);
-      _tile_loadd(0, from, c.from_bytes);
-      if constexpr (kColumns == 2) _tile_loadd(1, from + 64, c.from_bytes);
-      if constexpr (kRows == 2) _tile_loadd(2, from + 16 * c.from_bytes, c.from_bytes);
-      if constexpr (kRows == 2 && kColumns == 2) _tile_loadd(3, from + 16 * c.from_bytes + 64, c.from_bytes);
-    }
-    const char *at = a.data, *bt = b.data;
-    for (int64_t i = 0; i < count; ++i, at += a.step, bt += b.step) {
-      _tile_loadd(6, bt, 64);
-      _tile_loadd(4, at, a.row);
-      _tile_dpbf16ps(0, 4, 6);
-      if constexpr (kColumns == 2) {
-        _tile_loadd(7, bt + b.panel, 64);
-        _tile_dpbf16ps(1, 4, 7);
-      }
-      if constexpr (kRows == 2) {
-        _tile_loadd(5, at + a.panel, a.row);
-        _tile_dpbf16ps(2, 5, 6);
-        if constexpr (kColumns == 2) _tile_dpbf16ps(3, 5, 7);
-      }
-    }
-    auto* const to = reinterpret_cast<char*>(c.to);
-    _tile_stored(0, to, c.to_bytes);
-    if constexpr (kColumns == 2) _tile_stored(1, to + 64, c.to_bytes);
-    if constexpr (kRows == 2) _tile_stored(2, to + 16 * c.to_bytes, c.to_bytes);
-    if constexpr (kRows == 2 && kColumns == 2) _tile_stored(3, to + 16 * c.to_bytes + 64, c.to_bytes);
+  static void multiply(const Panels& a, const Panels& b, int64_t count, const Block& c) {
+    bf16_tiles::multiply<kRows, kColumns>(a, b, count, c);
   }
 };
 

@@ -101,6 +101,43 @@ TEST_CASE("tril train: a run ends with the same files at any number of threads, 
     CHECK((shell.read(std::string("other") + name) == shell.read(std::string("straight") + name)));
 }
 
+TEST_CASE("tril train: mixed precision learns as f32 does, and a stopped run ends with the same files") {
+  const TinyShell shell;
+  const auto loss_of = [&](const std::string& run) {
+    return nlohmann::json::parse(shell.run("tril eval " + run + " --json").out).at("loss").get<double>();
+  };
+  const std::string flags = kDemanding + "--width 32 --steps 400 --eval-every 200 --threads 2 ";
+  REQUIRE(shell.train(flags + "--out exact").code == 0);
+  const Outcome mixed = shell.train(flags + "--out mixed --dtype bf16");
+  REQUIRE(mixed.code == 0);
+  CHECK_THAT(mixed.err, contains(", bf16, "));
+  CHECK(loss_of("mixed") == Approx(loss_of("exact")).margin(0.05));
+  CHECK((shell.read("mixed/optimizer-400.safetensors") != shell.read("exact/optimizer-400.safetensors")));
+
+  const Outcome other = shell.run(
+      kStartAndAwait + "start book.txt --out other --dtype bf16 " + flags +
+      "\nawait '\"step\":10,' other/log.jsonl; kill -TERM $pid; wait $pid\ntril train --resume other --threads 1");
+  CHECK(other.code == 0);
+  CHECK((shell.read("other/optimizer-400.safetensors") == shell.read("mixed/optimizer-400.safetensors")));
+}
+
+TEST_CASE("tril train: dtype is one of three, and says where bf16 is slow") {
+  const TinyShell shell;
+  const Outcome chosen = shell.train("--steps 1 --out chosen --dtype auto");
+  CHECK(chosen.code == 0);
+  CHECK_THAT(shell.read("chosen/config.json"), contains("\"dtype\": \"auto\""));
+  const Outcome wrong = shell.train("--dtype f16");
+  CHECK(wrong.code == 2);
+  CHECK_THAT(wrong.err, contains("dtype: expected auto, f32 or bf16, got 'f16'"));
+  const std::string slow = "export ONEDNN_MAX_CPU_ISA=AVX2; tril train book.txt --steps 1 --quiet" + kDemanding;
+  const Outcome asked = shell.run(slow + "--out asked --dtype bf16"),
+                automatic = shell.run(slow + "--out f --dtype auto");
+  CHECK(asked.code == 0);
+  CHECK_THAT(asked.err, contains("warning: dtype: bf16 asked for, but this processor (") && contains("slower than"));
+  CHECK(automatic.code == 0);
+  CHECK(automatic.err.empty());
+}
+
 TEST_CASE("tril train: a dropout that is changed on resuming counts from there on, and recomputing changes nothing") {
   const TinyShell shell;
   REQUIRE(shell.train("--steps 4 --out half --quiet").code == 0);

@@ -233,7 +233,7 @@ TEST_CASE("tril info: what is in a model, and what the program is") {
   CHECK_THAT(shell.run("tril info r").out, contains("transformer.ln_f.bias [8], never decays"));
 
   const auto program = nlohmann::json::parse(shell.run("tril info --json").out);
-  for (const char* key : {"version", "build", "compiler", "cpu", "processors", "threads", "isa", "onednn"})
+  for (const char* key : {"version", "build", "compiler", "cpu", "processors", "threads", "isa", "bf16", "onednn"})
     CHECK(program.contains(key));
   CHECK(program.at("threads") == 1);  // as OMP_NUM_THREADS says
 }

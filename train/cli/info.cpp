@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/bf16_gemm.h"
 #include "core/onednn.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
@@ -45,6 +46,8 @@ Json about_program() {
   json["processors"] = processors();
   json["threads"] = default_threads();
   json["isa"] = cpu_isa();
+  const Bf16Unit unit = bf16_unit();
+  json["bf16"] = unit == Bf16Unit::tiles ? "AMX" : unit == Bf16Unit::avx512 ? "AVX-512" : "none, widened to f32";
   json["onednn"] = onednn_version();
   return json;
 }
