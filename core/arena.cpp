@@ -38,7 +38,8 @@ std::byte* Arena::allocate(int64_t bytes) {
   }
   if (current_ == blocks_.size()) {
     const int64_t last = blocks_.empty() ? kSmallestBlock : blocks_.back().bytes();
-    blocks_.emplace_back(std::max(bytes, std::min(2 * last, int64_t{256} << 20)));
+    const int64_t wanted = blocks_.empty() && wanted_ > 0 ? wanted_ : std::min(2 * last, int64_t{256} << 20);
+    blocks_.emplace_back(std::max(bytes, wanted));
     ++system_allocations_;
   }
   std::byte* const data = blocks_[current_].data() + used_;
@@ -47,11 +48,10 @@ std::byte* Arena::allocate(int64_t bytes) {
   return data;
 }
 
-void Arena::reset() {
+void Arena::reset() noexcept {
   if (blocks_.size() > 1) {
     blocks_.clear();
-    blocks_.emplace_back(most_);
-    ++system_allocations_;
+    wanted_ = most_;
   }
   current_ = 0;
   used_ = 0;
@@ -65,7 +65,7 @@ int64_t Arena::bytes() const {
   return total;
 }
 
-void Arena::release(const Mark& mark) {
+void Arena::release(const Mark& mark) noexcept {
   if (mark.block == 0 && mark.used == 0) return reset();
   current_ = mark.block;
   used_ = mark.used;

@@ -29,13 +29,13 @@ class MemoryBlock {
 class Arena {
  public:
   [[nodiscard]] std::byte* allocate(int64_t bytes);  // 64-byte aligned
-  void reset();                                      // keeps what was used; several blocks become one
+  void reset() noexcept;  // keeps the memory; several blocks become one, as large as they were used, when next asked
   struct Mark {
     size_t block;
     int64_t used, before;
   };
   [[nodiscard]] Mark mark() const { return {current_, used_, before_}; }
-  void release(const Mark& mark);
+  void release(const Mark& mark) noexcept;
   [[nodiscard]] int64_t system_allocations() const { return system_allocations_; }
   [[nodiscard]] int64_t bytes() const;  // asked of the system and kept
 
@@ -45,6 +45,7 @@ class Arena {
   int64_t used_ = 0;    // bytes used of it
   int64_t before_ = 0;  // bytes of the blocks before it
   int64_t most_ = 0;    // bytes used at once, of all blocks
+  int64_t wanted_ = 0;  // of the first block, where several were not enough
   int64_t system_allocations_ = 0;
 };
 

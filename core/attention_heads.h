@@ -220,7 +220,7 @@ class Attention {
     AttentionTiles tiles(scratch, head_, keys_, false);
     T *const scores = scratch.get<T>(kQueries * padded_), *const factors = scratch.get<T>(mask_stride_),
              *const mixed = scratch.get<T>(kQueries * tiles.head_columns());
-    tiles.take_keys(in_.k + keys_at(index), in_.v + keys_at(index), row_);
+    tiles.take_keys(in_.k + keys_at(index), in_.v + keys_at(index), row_, seen_keys(index));
     for (int64_t first = begin * kQueries; first < end * kQueries; first += kQueries) {
       const attention_rows::Block block = block_of(index, first);
       S* const out = o + outputs_at(index, first);
@@ -245,7 +245,7 @@ class Attention {
              *const factors = scratch.get<T>(mask_stride_), *const dq = scratch.get<T>(kQueries * columns),
              *const dkeys = scratch.get<T>(padded_ * columns), *const dvalues = scratch.get<T>(padded_ * columns),
              *const wide_o = scratch.get<T>(kQueries * head_), *const wide_d_o = scratch.get<T>(kQueries * head_);
-    tiles.take_keys(in_.k + keys_at(index), in_.v + keys_at(index), row_);
+    tiles.take_keys(in_.k + keys_at(index), in_.v + keys_at(index), row_, seen_keys(index));
     bool written = false;  // the last block first, as in place
     for (int64_t first = (blocks() - 1) * kQueries; first >= 0; first -= kQueries) {
       const attention_rows::Block block = block_of(index, first);

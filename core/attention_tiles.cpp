@@ -17,14 +17,22 @@ using bf16_tiles::Panels;
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// x (rows, columns), its rows `row` apart, as panels of the second operand: of its columns, with its rows as the inner
-// axis, or (along) the other way around.
-void pack_second(const bf16* x, int64_t row, bool along, int64_t sides, int64_t inner, bf16* out) {
-  for (int64_t panel = 0; panel < panels(sides); ++panel)
-    for (int64_t step = 0; step < steps(inner); ++step, out += kTileSize) {
+// How many columns and inner numbers of a second operand there are, and, from the first on, how many are read.
+struct Extent {
+  int64_t sides, inner, read_sides, read_inner;
+};
+
+// x, its rows `row` apart, as panels of the second operand: of its columns, with its rows as the inner axis, or (along)
+// the other way around. What is not read is 0.
+void pack_second(const bf16* x, int64_t row, bool along, const Extent& extent, bf16* out) {
+  for (int64_t panel = 0; panel < panels(extent.sides); ++panel)
+    for (int64_t step = 0; step < steps(extent.inner); ++step, out += kTileSize) {
       const int64_t side = panel * kSide, at = step * kStep;
-      pack_step<true>(along ? x + side * row + at : x + at * row + side, row, along, std::min(kSide, sides - side),
-                      std::min(kStep, inner - at), out);
+      const int64_t sides = std::min(kSide, extent.read_sides - side), inner = std::min(kStep, extent.read_inner - at);
+      if (sides <= 0 || inner <= 0)
+        std::fill(out, out + kTileSize, bf16());
+      else
+        pack_step<true>(along ? x + side * row + at : x + at * row + side, row, along, sides, inner, out);
     }
 }
 
@@ -70,15 +78,13 @@ AttentionTiles::AttentionTiles(Scratch& scratch, int64_t head, int64_t keys, boo
   rows_across_ = scratch.get<bf16>(kStep * head_columns_);
 }
 
-void AttentionTiles::take_keys(const bf16* k, const bf16* v, int64_t row) {
-  const auto pack_along = [&](const bf16* x, bf16* out) {
-    pack_second(x, row, true, keys_, head_, out);
-    std::fill(out + panels(keys_) * steps(head_) * kTileSize, out + key_rows_ * head_inner_, bf16());
-  };
-  pack_along(k, keys_along_);
-  if (values_along_ == nullptr) return pack_second(v, row, false, head_, keys_, values_across_);
-  pack_along(v, values_along_);
-  pack_second(k, row, false, head_, keys_, keys_across_);
+void AttentionTiles::take_keys(const bf16* k, const bf16* v, int64_t row, int64_t seen) {
+  const Extent along{key_rows_, head_, seen, head_}, across{head_, keys_, head_, seen};
+  pack_second(k, row, true, along, keys_along_);
+  pack_second(v, row, false, across, values_across_);
+  if (values_along_ == nullptr) return;
+  pack_second(v, row, true, along, values_along_);
+  pack_second(k, row, false, across, keys_across_);
 }
 
 // Rows of a block as the first operand: where they are if they fill whole tiles.
@@ -129,7 +135,7 @@ void AttentionTiles::mix(const bf16* across, float* sums) {
 void AttentionTiles::spread(const bf16* x, int64_t row, bool add, float* sums) {
   for (int64_t key = 0; key < columns_; key += kSide)
     pack_step<false>(weights_ + key, columns_, false, kSide, kStep, weights_transposed_ + key * kStep);
-  pack_second(x, row, false, head_, count_, rows_across_);
+  pack_second(x, row, false, {head_, count_, head_, count_}, rows_across_);
   multiply({reinterpret_cast<const char*>(weights_transposed_), 64, 0, kTileSize * 2}, rows_across_, 1, columns_,
            head_columns_, add, sums, head_columns_);
 }
@@ -138,7 +144,7 @@ void AttentionTiles::spread(const bf16* x, int64_t row, bool add, float* sums) {
 
 AttentionTiles::AttentionTiles(Scratch&, int64_t head, int64_t keys, bool)
     : head_(head), keys_(keys), key_rows_(0), head_columns_(0), head_inner_(0) {}
-void AttentionTiles::take_keys(const bf16*, const bf16*, int64_t) {}
+void AttentionTiles::take_keys(const bf16*, const bf16*, int64_t, int64_t) {}
 void AttentionTiles::by_keys(const bf16*, int64_t, int64_t, int64_t, float, float*, int64_t) {}
 void AttentionTiles::by_values(const bf16*, int64_t, int64_t, int64_t, float*, int64_t) {}
 void AttentionTiles::take_weights(const float*, int64_t, int64_t, int64_t, float) {}

@@ -15,8 +15,8 @@ class AttentionTiles {
 
   AttentionTiles(Scratch& scratch, int64_t head, int64_t keys, bool backward);
 
-  // k and v (keys, head), their rows `row` apart.
-  void take_keys(const bf16* k, const bf16* v, int64_t row);
+  // k and v (keys, head), their rows `row` apart. Only the first `seen` are read; the others count as 0.
+  void take_keys(const bf16* k, const bf16* v, int64_t row, int64_t seen);
   // sums (32, columns) = factor · x (count, head) · kᵀ, or · vᵀ. `columns` is a multiple of 32.
   void by_keys(const bf16* x, int64_t row, int64_t count, int64_t columns, float factor, float* sums, int64_t stride);
   void by_values(const bf16* x, int64_t row, int64_t count, int64_t columns, float* sums, int64_t stride);

@@ -23,6 +23,12 @@ void multiply_plainly(bool transpose_a, bool transpose_b, int64_t m, int64_t n, 
     }
 }
 
+// A set's number has the bits of all that it includes.
+bool covers(dnnl::cpu_isa wanted) {
+  const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa()), bits = static_cast<unsigned>(wanted);
+  return (has & bits) == bits;
+}
+
 }  // namespace
 
 void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
@@ -31,7 +37,10 @@ void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
   const dnnl_status_t status =
       dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   // It asks the system for memory and may get none.
-  if (status != dnnl_success) multiply_plainly(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  if (status == dnnl_out_of_memory)
+    return multiply_plainly(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  TRIL_CHECK(status == dnnl_success, "matmul", cat("oneDNN to multiply ", m, " x ", k, " by ", k, " x ", n),
+             cat("its status ", static_cast<int>(status)));
 }
 
 void onednn_prepare() {
@@ -53,8 +62,8 @@ std::string onednn_version() {
   return cat(version->major, ".", version->minor, ".", version->patch);
 }
 
-bool onednn_uses_amx() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx; }
-bool onednn_uses_avx512_bf16() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16; }
+bool onednn_uses_amx() { return covers(dnnl::cpu_isa::avx512_core_amx); }
+bool onednn_uses_avx512_bf16() { return covers(dnnl::cpu_isa::avx512_core_bf16); }
 
 std::string cpu_isa() {
   switch (dnnl::get_effective_cpu_isa()) {

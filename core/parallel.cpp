@@ -1,7 +1,10 @@
 #include "core/parallel.h"
 
-#include <execinfo.h>
 #include <omp.h>
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#define TRIL_BACKTRACE
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -104,10 +107,12 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
 }
 
 int granted_threads(int asked) {
+#if defined(TRIL_BACKTRACE)
   // The C library loads what the end of a thread needs when it is first needed, and ends the process if memory is gone
   // by then.
   void* frame = nullptr;
   (void)backtrace(&frame, 1);
+#endif
   omp_set_dynamic(0);
   if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
   const int possible = startable_threads(std::min(asked, omp_get_thread_limit()));

@@ -200,6 +200,7 @@ class SplitGemm {
           copy[i * kBlock + j] = (adds ? c[i * s_.ldc + j] : 0.0f) + (biased ? bias_[column + j] : 0.0f);
       block = {copy, kBlock * 4, copy, kBlock * 4, next, s_.ldc * 4};
     }
+    asm volatile("" ::: "memory");  // GCC's tile loads do not say that they read memory
     if (tall)
       wide ? multiply_block<2, 2>(a, panel_a, b, panel_b_, inner_steps, block)
            : multiply_block<2, 1>(a, panel_a, b, panel_b_, inner_steps, block);

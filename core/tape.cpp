@@ -450,6 +450,7 @@ Tensor Tape::gradient(const Tensor& x) const {
   Tensor gradient = x;
   gradient.tape = nullptr;
   gradient.slot = -1;
+  gradient.shadow = nullptr;
   gradient.data = x.is_parameter()
                       ? parameters_.gradients + (static_cast<const std::byte*>(x.data) - parameters_.values)
                       : slots_[static_cast<size_t>(x.slot)].gradient;

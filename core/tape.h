@@ -78,7 +78,8 @@ class Tape {
 
   // Gives a tensor's memory to whatever this pass makes next: it is read no more, neither by the caller nor by ops to
   // come. Where backward needs its numbers, the op that made it runs again, with the same bits. Nothing happens to
-  // variables, constants, parameters, and tensors that share their memory.
+  // variables, constants, parameters, tensors that share their memory, and, in train mode, tensors that want no
+  // gradient.
   void discard(const Tensor& x);
   // Does so with all that was made since a mark, but for the tensors to keep.
   [[nodiscard]] int64_t mark() const { return static_cast<int64_t>(slots_.size()); }

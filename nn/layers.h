@@ -48,8 +48,8 @@ class ResidualStream {
   double dropout_;
 };
 
-// weight (width) starts at 1, bias (width) at 0. In a context of precision bf16 the normed rows are bf16, for the
-// products that read them.
+// weight (width) starts at 1, bias (width) at 0. In a context of precision bf16 the normed rows are bf16, for linear
+// and what follows it; ops on the residual stream itself, add and dropout among them, take f32.
 class LayerNorm {
  public:
   LayerNorm(const Scope& scope, int64_t width, bool bias = true, double epsilon = 1e-5);

@@ -93,6 +93,7 @@ void GradStore::reset() { std::fill(received_.begin(), received_.end(), uint8_t{
 Tensor GradStore::of(const ParamInfo& param) const {
   Tensor gradient = param.value;
   gradient.slot = -1;
+  gradient.shadow = nullptr;
   gradient.data = gradients_.data() + params_.offset(param) * size_of(params_.dtype());
   return gradient;
 }

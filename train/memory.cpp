@@ -5,28 +5,32 @@
 
 namespace tril {
 
-double training_bytes(const GptConfig& config, int64_t batch) {
+double training_bytes(const GptConfig& config, int64_t batch, DType precision) {
   const auto number = [](int64_t value) { return static_cast<double>(value); };
   constexpr double kCopies = 4, kFloat = 4;  // weights, gradients, and the optimizer's two moments
-  // Kept for backward: norms and sums, q k v, attention, and the MLP's inner layer; recomputing, a sum and a norm.
+  // Kept for backward: norms and sums, q k v, attention, and the MLP's inner layer; recomputing, what a layer begins
+  // with, and the rest of one.
   constexpr double kWidthsALayer = 12, kWidthsToBegin = 2;
-  constexpr double kWidthsAtWork = 20;  // of one layer, and its gradients
-  const double tokens = number(batch) * number(config.context);
-  const double widths = number(config.layers) * (config.recompute ? kWidthsToBegin : kWidthsALayer) + kWidthsAtWork;
-  const double activations = tokens * (widths * number(config.width) + 2 * number(config.vocabulary));
+  constexpr double kWidthsAtWork = 20;  // of one layer in backward, mostly gradients
+  constexpr double kNarrow = 0.6;       // of that in bf16, with the f32 that stays
+  const double tokens = number(batch) * number(config.context), layers = number(config.layers);
+  const double widths =
+      (config.recompute ? layers * kWidthsToBegin + kWidthsALayer : layers * kWidthsALayer) + kWidthsAtWork;
+  const double share = precision == DType::bf16 ? kNarrow : 1.0;
+  const double activations = tokens * (share * widths * number(config.width) + 2 * number(config.vocabulary));
   return kFloat * (kCopies * number(config.parameters()) + activations);
 }
 
-void expect_memory(const GptConfig& config, int64_t batch) {
+void expect_memory(const GptConfig& config, int64_t batch, DType precision) {
   config.check();
   constexpr double kMebibyte = 1 << 20;
-  const double needed = training_bytes(config, batch), available = static_cast<double>(usable_memory());
+  const double needed = training_bytes(config, batch, precision), available = static_cast<double>(usable_memory());
   const auto mebibytes = [](double bytes) { return cat(static_cast<int64_t>(bytes / kMebibyte), " MiB"); };
   TRIL_CHECK(needed <= available, "model",
              cat("one to train within the ", mebibytes(available), " of memory that there are"),
              cat(config.layers, " layers, ", config.width, " wide, context ", config.context, ", batch ", batch,
                  ", about ", mebibytes(needed)),
-             "make one of them smaller");
+             config.recompute ? "make one of them smaller" : "make one of them smaller, or recompute with --recompute");
 }
 
 }  // namespace tril

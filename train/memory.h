@@ -7,10 +7,11 @@
 
 namespace tril {
 
-// About how many bytes training takes: weights, gradients and optimizer state, and the activations of one batch.
-[[nodiscard]] double training_bytes(const GptConfig& config, int64_t batch);
+// About how many bytes training takes: weights, gradients and optimizer state, and the activations of one batch, where
+// products read f32 or bf16.
+[[nodiscard]] double training_bytes(const GptConfig& config, int64_t batch, DType precision);
 
 // Throws, with both numbers, where that is more than the machine has.
-void expect_memory(const GptConfig& config, int64_t batch);
+void expect_memory(const GptConfig& config, int64_t batch, DType precision);
 
 }  // namespace tril

@@ -90,7 +90,7 @@ struct AddLayerNormOp {
   static void infer(Infer& op, const Attrs& attrs) {
     op.expect_floating(0, "x");
     op.expect_rank_at_least(0, "x", 1);
-    if (op.in(1).dtype != DType::bf16) op.expect_same_dtype(1, "y");
+    if (op.in(0).dtype != DType::f32 || op.in(1).dtype != DType::bf16) op.expect_same_dtype(1, "y");
     const Shape& x = op.shape(0);
     TRIL_CHECK(op.shape(1) == x, op.name(), cat("y ", x, " as x"), cat(op.shape(1)));
     TRIL_CHECK(attrs.dropout >= 0.0 && attrs.dropout < 1.0, op.name(), "0 <= dropout < 1", cat(attrs.dropout));

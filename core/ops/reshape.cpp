@@ -1,4 +1,5 @@
-#include "core/kernels/broadcast.h"
+#include "core/kernels/convert.h"
+#include "core/kernels/elementwise.h"
 #include "core/ops.h"
 
 namespace tril {
@@ -33,12 +34,12 @@ struct Reshape {
   static void forward(const Forward&, const Attrs&) {}
 
   static void backward(const Backward& op, const Attrs&) {
-    dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
+    dispatch_with_bf16(op.name(), op.dout(0).dtype, [&](auto type) {
       using T = decltype(type);
       const T* const dy = op.dout(0).ptr<T>();
       T* const dx = op.din(0).ptr<T>();
       parallel_for(op.threads(), op.dout(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
-        broadcast::store(dy + begin, dx + begin, end - begin, op.din(0).accumulate);
+        (op.din(0).accumulate ? convert_and_add<T, T> : convert<T, T>)(dy + begin, dx + begin, end - begin);
       });
     });
   }
@@ -58,6 +59,7 @@ struct Reshape {
             sample({1}, {}),
             sample({0, 3}, {3, 0}),
             sample({2, 8200}, {8200, 2}),
+            in_bf16(sample({2, 6}, {3, 4}), {0}),
             sample({2, 3}, {4, 2}, "reshape: expected 6 elements, as (2, 3) has, got (4, 2)"),
             sample({2, 3}, {-1, -1}, "reshape: expected extents of 0 or more, and at most one -1, got (-1, -1)"),
             sample({2, 3}, {4, -1}, "reshape: expected 6 elements")};

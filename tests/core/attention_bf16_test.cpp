@@ -2,6 +2,7 @@
 // around the tiles. (f64 is checked against the naive composition by the registry test.)
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/ops.h"
 #include "support/catch.h"
@@ -105,4 +106,26 @@ TEST_CASE("attention: in bf16 near f64, across sequences of unequal lengths, and
                  .width = 40,
                  .options = {.heads = 2, .causal = causal, .dropout = causal ? 0.2 : 0.0},
                  .lengths = lengths});
+}
+
+TEST_CASE("attention: keys that no query may see change nothing, whatever they hold") {
+  for (const bool causal : {false, true}) {
+    Context context({.threads = 1});
+    Tape tape(context);
+    std::vector<bf16> q, k;
+    for (const float x : noise<float>(2 * 16, 1)) q.emplace_back(x);
+    for (const float x : noise<float>(5 * 16, 2)) k.emplace_back(x);
+    for (size_t i = 3 * 16; i < k.size(); ++i) k[i] = bf16(std::numeric_limits<float>::quiet_NaN());
+    const Tensor queries = tape.variable<bf16>({1, 2, 16}, q), keys = tape.variable<bf16>({1, 5, 16}, k);
+    AttentionOptions options{.heads = 1, .causal = causal};
+    if (!causal) options.lengths = tape.constant<int32_t>({1}, {3});
+    const Tensor y = attention(queries, keys, keys, options);
+    tape.backward(y, tape.constant<bf16>(y.shape, q));
+    const auto all_finite = [](const std::vector<double>& numbers) {
+      return std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x); });
+    };
+    CHECK(all_finite(doubles<bf16>(y)));
+    CHECK(all_finite(doubles<bf16>(tape.gradient(queries))));
+    CHECK(all_finite(doubles<bf16>(tape.gradient(keys))));
+  }
 }

@@ -11,7 +11,9 @@ namespace {
 
 std::vector<Bf16Unit> units() {
   std::vector<Bf16Unit> all = {Bf16Unit::none};
+#if defined(__x86_64__)
   if (bf16_unit() != Bf16Unit::none && __builtin_cpu_supports("avx512bf16")) all.push_back(Bf16Unit::avx512);
+#endif
   if (bf16_unit() == Bf16Unit::tiles) all.push_back(Bf16Unit::tiles);
   return all;
 }

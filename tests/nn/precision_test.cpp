@@ -98,12 +98,28 @@ TEST_CASE("precision: what stays f32 and what becomes bf16") {
   CHECK(cross_entropy(logits, tape.constant<int32_t>({1, 12}, ids)).dtype == DType::f32);
 }
 
+TEST_CASE("precision: a gradient has no shadow") {
+  Model<float> model(kConfig);
+  model.store.keep_shadow();
+  GradStore gradients(model.store);
+  Context context({.threads = 1, .precision = DType::bf16});
+  Tape tape(context);
+  tape.bind(gradients.binding());
+  const Tensor weight = model.store.find("transformer.wte.weight")->value;
+  tape.backward(sum(weight * tape.constant<float>({}, {1.0f})), {.allow_unused = true});
+  CHECK(weight.shadow != nullptr);
+  CHECK(tape.gradient(weight).shadow == nullptr);
+  CHECK(gradients.of(model.store.params()[0]).shadow == nullptr);
+}
+
 TEST_CASE("precision: wrong types are named") {
   Context context({.threads = 1});
   Tape tape(context);
   const std::vector<bf16> numbers(8, bf16(1.0f));
   const Tensor x = tape.variable<bf16>({2, 4}, numbers);
   CHECK_THROWS_WITH(linear(x, x), contains("linear: expected weight of f32 for x of bf16, got bf16"));
+  const Tensor exact = tape.variable<double>({2, 4}, std::vector<double>(8, 1.0));
+  CHECK_THROWS_WITH(add_layer_norm(exact, x, exact), contains("add_layer_norm: expected y of f64"));
   CHECK_THROWS_WITH(x + x, contains("add: expected f32 or f64, got bf16"));
   CHECK_THROWS_WITH(Context({.precision = DType::f64}), contains("precision: expected f32 or bf16, got f64"));
   ParamStore store(DType::f64, 1);

@@ -62,8 +62,8 @@ int run_bench(int argc, const char* const* argv) {
   const Tokenizer tokenizer = Tokenizer::make(config.tokens, corpus.text.bytes, corpus.text.name);
   const Dataset data(std::move(corpus.text), tokenizer, config.val_fraction, config.context);
   corpus.stories.reset();
-  expect_memory(model_config(config, tokenizer.size()), config.batch);
   const ChosenPrecision chosen = choose_precision(config.dtype);
+  expect_memory(model_config(config, tokenizer.size()), config.batch, chosen.dtype);
   if (!chosen.warning.empty()) Log().warn(chosen.warning);
   Context context({.threads = subject.threads, .seed = static_cast<uint64_t>(config.seed), .precision = chosen.dtype});
   subject.threads = context.threads();

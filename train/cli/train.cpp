@@ -166,7 +166,7 @@ int start(const Flags& flags, Log& log) {
   const Dataset data(std::move(corpus.text), tokenizer, config.val_fraction, config.context);
   const auto best_possible = best_possible_loss(corpus.stories, data);
   corpus.stories.reset();
-  expect_memory(model_config(config, tokenizer.size()), config.batch);
+  expect_memory(model_config(config, tokenizer.size()), config.batch, choose_precision(config.dtype).dtype);
 
   const int threads = choose_threads(config, log);
   Context context(
