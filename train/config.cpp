@@ -86,6 +86,18 @@ Precision parse_precision(std::string_view where, std::string_view text) {
   fail_usage(where, "auto, f32 or bf16", cat('\'', printable(text, 60), '\''));
 }
 
+int64_t parse_whole(const Field& field, std::string_view text) {
+  const auto least = static_cast<int64_t>(field.least), most = static_cast<int64_t>(field.most);
+  if (!field.or_auto) return parse_integer(field.name, text, least, most);
+  if (text == "auto") return TrainConfig::kAutoThreads;
+  try {
+    return parse_integer(field.name, text, least, most);
+  } catch (const UsageError&) {
+    fail_usage(field.name, cat("auto, or a whole number from ", least, " to ", most),
+               cat('\'', printable(text, 60), '\''));
+  }
+}
+
 TokenKind parse_tokens(std::string_view where, std::string_view text) {
   try {
     return parse_token_kind(text, where);
@@ -165,10 +177,7 @@ void set_field(TrainConfig& config, const Field& field, std::string_view text) {
         if constexpr (std::is_same_v<Value, TokenKind>) value = parse_tokens(field.name, text);
         if constexpr (std::is_same_v<Value, Gelu>) value = parse_gelu(field.name, text);
         if constexpr (std::is_same_v<Value, Precision>) value = parse_precision(field.name, text);
-        if constexpr (std::is_same_v<Value, int64_t>)
-          value = field.or_auto && text == "auto" ? int64_t{-1}
-                                                  : parse_integer(field.name, text, static_cast<int64_t>(field.least),
-                                                                  static_cast<int64_t>(field.most));
+        if constexpr (std::is_same_v<Value, int64_t>) value = parse_whole(field, text);
         if constexpr (std::is_same_v<Value, double>) value = parse_number(field.name, text, field.least, field.most);
       },
       field.member);

@@ -106,19 +106,26 @@ TEST_CASE("tril train: mixed precision learns as f32 does, and a stopped run end
   const auto loss_of = [&](const std::string& run) {
     return nlohmann::json::parse(shell.run("tril eval " + run + " --json").out).at("loss").get<double>();
   };
-  const std::string flags = kDemanding + "--width 32 --steps 400 --eval-every 200 --threads 2 ";
-  REQUIRE(shell.train(flags + "--out exact").code == 0);
-  const Outcome mixed = shell.train(flags + "--out mixed --dtype bf16");
+  std::string lines;
+  while (lines.size() < 2000) lines += "abcdefgh\n";
+  shell.put("lines.txt", lines);
+  const std::string easy =
+      "tril train lines.txt --layers 1 --heads 2 --width 32 --context 16 --batch 4 --steps 150 --lr 1e-2 --warmup 5 ";
+  REQUIRE(shell.run(easy + "--out exact").code == 0);
+  const Outcome mixed = shell.run(easy + "--out mixed --dtype bf16");
   REQUIRE(mixed.code == 0);
   CHECK_THAT(mixed.err, contains(", bf16, "));
-  CHECK(loss_of("mixed") == Approx(loss_of("exact")).margin(0.05));
-  CHECK((shell.read("mixed/optimizer-400.safetensors") != shell.read("exact/optimizer-400.safetensors")));
+  CHECK(loss_of("exact") < 0.25);  // 2.2 at first; only what a window begins with cannot be known
+  CHECK(loss_of("mixed") < 0.25);
+  CHECK((shell.read("mixed/optimizer-150.safetensors") != shell.read("exact/optimizer-150.safetensors")));
 
+  const std::string flags = kDemanding + "--width 32 --steps 400 --eval-every 200 --dtype bf16 --threads 2 ";
+  REQUIRE(shell.train(flags + "--out straight").code == 0);
   const Outcome other = shell.run(
-      kStartAndAwait + "start book.txt --out other --dtype bf16 " + flags +
+      kStartAndAwait + "start book.txt --out other " + flags +
       "\nawait '\"step\":10,' other/log.jsonl; kill -TERM $pid; wait $pid\ntril train --resume other --threads 1");
   CHECK(other.code == 0);
-  CHECK((shell.read("other/optimizer-400.safetensors") == shell.read("mixed/optimizer-400.safetensors")));
+  CHECK((shell.read("other/optimizer-400.safetensors") == shell.read("straight/optimizer-400.safetensors")));
 }
 
 TEST_CASE("tril train: dtype is one of three, and says where bf16 is slow") {

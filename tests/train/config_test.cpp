@@ -96,7 +96,9 @@ TEST_CASE("config: what is no number, or out of range, is refused by the field's
   CHECK_THAT(refusal("val-fraction", "1"), contains("val-fraction: expected a number from 0 to 0.99, got 1"));
   CHECK_THAT(refusal("beta2", "1"), contains("beta2: expected a number from 0 to 0.999999, got 1"));
   CHECK_THAT(refusal("dropout", "1"), contains("dropout: "));
-  CHECK_THAT(refusal("threads", "100000"), contains("threads: expected a whole number from 0 to 1024, got 100000"));
+  CHECK_THAT(refusal("threads", "100000"),
+             contains("threads: expected auto, or a whole number from 0 to 1024, got '100000'"));
+  CHECK_THAT(refusal("threads", "-1"), contains("threads: expected auto, or a whole number from 0 to 1024, got '-1'"));
   CHECK_THAT(refusal("bias", "yes"), contains("bias: expected true or false, got 'yes'"));
   CHECK_THAT(refusal("tokens", "word"), contains("tokens: "));
   CHECK_THAT(refusal("gelu", "relu"), contains("gelu: expected erf or tanh, got 'relu'"));

@@ -94,7 +94,7 @@ int choose_threads(const TrainConfig& config, Log& log) {
   const int available = processors();
   if (config.threads > available)
     log.warn(cat("threads: ", config.threads, " asked for, but this process may run on ", available,
-                 " processors; training will be slow"));
+                 available == 1 ? " processor" : " processors", "; training will be slow"));
   return static_cast<int>(config.threads);
 }
 
