@@ -16,7 +16,7 @@ constexpr int64_t kRows = 64, kWidth = 1024;
 
 // A chain of gates, each of which makes four tensors that only the next op and backward read.
 Tensor chain(const Tensor& x, int gates, bool discards) {
-  Tensor y = x;
+  Tensor y = tanh(x);  // so that no dropout is the first op
   for (int i = 0; i < gates; ++i) {
     const int64_t mark = x.tape->mark();
     const Tensor dropped = dropout(y, 0.25), left = tanh(dropped), right = sigmoid(scale(dropped, 0.5));
