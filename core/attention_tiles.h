@@ -1,5 +1,5 @@
 // The products of one attention head in bf16 on the matrix unit. Keys and values are laid in panels once a head; then
-// come blocks of up to kMostRows queries. For one task of a parallel region: it owns the unit's tiles while it lives.
+// come blocks of up to 32 queries. For one task of a parallel region: it owns the unit's tiles while it lives.
 // All buffers of sums are f32, with rows and columns rounded up as said, and what lies beyond the head is 0.
 #pragma once
 

@@ -15,7 +15,7 @@ class ThreadChoice {
   bool took(double seconds);
 
   [[nodiscard]] int chosen() const { return chosen_; }
-  // Of the last comparison, mean seconds a step with the chosen number and with the other; 0 before the first.
+  // Mean seconds of a step with the chosen number, when it was last compared; 0 before that.
   [[nodiscard]] double chosen_seconds() const { return settled_seconds_; }
 
  private:
