@@ -1,7 +1,5 @@
 #include "core/matrix_unit.h"
 
-#include <cstdint>
-
 #include "core/onednn.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -29,10 +27,11 @@ struct alignas(64) TileConfig {
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
-// Not on the stack: GCC 12 believes that its first eight bytes are all that is read.
-constexpr TileConfig kTileConfig;
 
-TRIL_TILES void prepare() { _tile_loadconfig(&kTileConfig); }
+TRIL_TILES void prepare(const TileConfig& config) {
+  asm volatile("" ::"r"(&config) : "memory");  // GCC 12 believes that its first eight bytes are all that is read
+  _tile_loadconfig(&config);
+}
 TRIL_TILES void release() { _tile_release(); }
 
 }  // namespace
@@ -42,13 +41,17 @@ bool matrix_unit_works() {
   return works;
 }
 
-MatrixUnit::MatrixUnit() { prepare(); }
+MatrixUnit::MatrixUnit(int64_t rows) {
+  TileConfig config;
+  for (int tile = 0; tile < 6; ++tile) config.rows[tile] = static_cast<uint8_t>(rows);
+  prepare(config);
+}
 MatrixUnit::~MatrixUnit() { release(); }
 
 #else
 
 bool matrix_unit_works() { return false; }
-MatrixUnit::MatrixUnit() = default;
+MatrixUnit::MatrixUnit(int64_t) {}
 MatrixUnit::~MatrixUnit() = default;
 
 #endif

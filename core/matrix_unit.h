@@ -2,6 +2,8 @@
 // the calling thread. Eight tiles, each 16 rows of 64 bytes.
 #pragma once
 
+#include <cstdint>
+
 #if defined(__x86_64__) && defined(__linux__)
 #include "core/kernels/avx512.h"
 
@@ -15,10 +17,11 @@ namespace tril {
 // The system lends the unit's registers only to processes that ask; the first call asks.
 [[nodiscard]] bool matrix_unit_works();
 
-// While it lives, this thread may use the tiles.
+// While it lives, this thread may use the tiles. Tiles 0 to 5, which hold sums and left operands, have so many rows, up
+// to 16: fewer are faster to load and multiply.
 class MatrixUnit {
  public:
-  MatrixUnit();
+  explicit MatrixUnit(int64_t rows = 16);
   ~MatrixUnit();
   MatrixUnit(const MatrixUnit&) = delete;
   MatrixUnit& operator=(const MatrixUnit&) = delete;

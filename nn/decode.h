@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "core/arena.h"
+#include "core/bf16_rows.h"
 #include "core/kernels/panels.h"
 #include "core/team.h"
 #include "nn/gpt.h"
@@ -36,10 +37,10 @@ namespace tril {
 
 class Decoder {
  public:
-  // The store holds a Gpt's parameters in f32; `weights` is what the packed matrices hold, f32 or bf16, which is half
-  // as much to read and as exact as the weights' rounding. The work is cut into pieces that depend on the configuration
-  // alone, so the logits have the same bits at any number of threads. Each stream keeps stream_bytes() of keys and
-  // values.
+  // The store holds a Gpt's parameters in f32. `weights`: what the packed matrices and the kept keys and values hold,
+  // f32 or bf16, which is half as much to read; a matrix unit (AMX) also takes what it multiplies by them in bf16. The
+  // work is cut into pieces that depend on the configuration alone, so the logits have the same bits at any number of
+  // threads.
   Decoder(const ParamStore& params, const GptConfig& config, int threads = 1, int64_t streams = 1,
           DType weights = DType::f32);
   Decoder(const Decoder&) = delete;
@@ -64,7 +65,7 @@ class Decoder {
   void copy(int64_t from, int64_t to);
 
   [[nodiscard]] int64_t streams() const { return static_cast<int64_t>(streams_.size()); }
-  [[nodiscard]] static int64_t stream_bytes(const GptConfig& config);
+  [[nodiscard]] static int64_t stream_bytes(const GptConfig& config, DType weights = DType::f32);  // of keys and values
   // Tokens fed since the reset, and the last of them, which the model sees.
   [[nodiscard]] int64_t position(int64_t stream = 0) const { return stream_at(stream).position; }
   [[nodiscard]] int64_t window(int64_t stream = 0) const { return stream_at(stream).window; }
@@ -72,12 +73,25 @@ class Decoder {
   [[nodiscard]] int threads() const { return team_.size(); }
 
  private:
-  // A weight in panels, of one of the two types.
+  // A weight as one of three, the last where there is a matrix unit.
   struct Weight {
     panels::Matrix<float> wide{};
     panels::Matrix<bf16> narrow{};
+    bf16_rows::Matrix tiles{};
     int64_t outputs = 0;
   };
+  // The keys or values of every stream's window (T, row) in a part of a layer, of one of the two types.
+  struct Windows {
+    float* wide = nullptr;
+    bf16* narrow = nullptr;
+  };
+  template <class W>
+  static W* of(const Windows& windows) {
+    if constexpr (std::is_same_v<W, bf16>)
+      return windows.narrow;
+    else
+      return windows.wide;
+  }
   struct Norm {
     const float *weight, *bias;
   };
@@ -87,9 +101,8 @@ class Decoder {
     int64_t heads;
     Weight qkv, attention_projection, fc, mlp_projection;
     const float *qkv_bias, *fc_bias;
-    float *keys, *values;  // of each stream's window: keys (heads, T / 64, D, 64), values (T, row)
-    int64_t values_row;
-    int64_t keys_size, values_size;  // of one stream
+    Windows keys, values;
+    int64_t row;  // of keys and values
   };
   struct Stream {
     std::vector<int32_t> tokens;  // of the window
@@ -109,10 +122,12 @@ class Decoder {
     int64_t first;  // of the vocabulary
   };
   struct Work {              // what one member of the team computes in, (rows, …) each
-    float *stream, *normed;  // the residual stream, of which each member has its own
+    int64_t rows;            // of this pass
+    float *stream, *normed;  // the residual stream, of which each member has its own where rows are few
     float *qkv, *mixed, *inner;
     int64_t qkv_row, mixed_row, inner_row;
-    float* scores;  // (T)
+    float *scores, *query;  // (T), (D)
+    bf16* rounded;          // for products on the matrix unit
   };
 
   class Packer;
@@ -122,12 +137,19 @@ class Decoder {
   // Rows, of one stream in order or of different ones, through the whole model; the logits of the last `wanted`.
   void take_in(std::span<const Row> rows, int64_t wanted);
   void run(int member, int members, std::span<const Row> rows, int64_t wanted);  // the work of one of the members
-  static void multiply(const float* x, int64_t row_x, int64_t rows, const Weight& w, const float* bias, float* y,
+  static void multiply(const Work& work, const float* x, int64_t row_x, const Weight& w, const float* bias, float* y,
                        int64_t row_y);
   void attend(const Part& part, std::span<const Row> rows, const Work& work, float* out) const;
-  void think(const Part& part, int64_t rows, const Work& work, float* out) const;
+  template <class W>
+  void keep(const Part& part, std::span<const Row> rows, const Work& work) const;
+  template <class W>
+  void look_back(const Part& part, std::span<const Row> rows, const Work& work) const;
+  void think(const Part& part, const Work& work, float* out) const;
+
+  static constexpr int64_t kRows = 64;  // tokens taken together where several are known
 
   GptConfig config_;
+  bool narrow_;              // keys and values
   int64_t head_size_, row_;  // D; C rounded up to whole groups of lanes
   std::vector<Layer> layers_;
   Norm ln_f_{};

@@ -163,7 +163,8 @@ BenchFigures measure(Context& context, Model& model, const Dataset& data) {
   figures.decoded_chars_per_s = decoded_chars_per_s(model, context);
   figures.peak_rss_mib = peak_rss_mib();
   constexpr int64_t kStreams = 64, kCaches = int64_t{512} << 20;
-  figures.streams = std::clamp<int64_t>(kCaches / Decoder::stream_bytes(model.config), 1, kStreams);
+  figures.streams =
+      std::clamp<int64_t>(kCaches / Decoder::stream_bytes(model.config, context.precision()), 1, kStreams);
   figures.together_chars_per_s = together_chars_per_s(model, context, figures.streams);
   figures.peak_gflops = context.precision() == DType::bf16 ? peak_gflops<bf16>(context) : peak_gflops<float>(context);
   figures.read_gb_per_s = read_gb_per_s(context);
