@@ -18,7 +18,7 @@ constexpr double kSoon = 10, kLately = 1;  // after so many seconds, over so man
 bool ThreadChoice::took(double seconds) {
   if (most_ == 1) return false;
   if (warm_up_ > 0) {
-    if (--warm_up_ == 0) begin_trial(most_ / 2);
+    if (--warm_up_ == 0) go_on();
     return false;
   }
   if (!trying_) {
@@ -61,11 +61,26 @@ bool ThreadChoice::end_trial() {
   since_trial_ = 0;
   rest_ = std::max(kRest, kRestPerCost * theirs_.total);
   lately_ = {};
-  if (!won) return false;
-  chosen_ = challenger_;
-  const bool fewer = chosen_ < before;
-  if (fewer ? chosen_ > 1 : chosen_ < most_) begin_trial(fewer ? chosen_ / 2 : std::min(2 * chosen_, most_));
-  return true;
+  if (won) chosen_ = challenger_;
+  const int loser = won ? before : challenger_;
+  (loser < chosen_ ? below_ : above_) = loser;
+  if (won || searching_) go_on();
+  return won;
+}
+
+// Further in the direction that won; then into the wider gap to a number that lost, until it is narrow.
+void ThreadChoice::go_on() {
+  searching_ = true;
+  const int down = chosen_ - below_, up = (above_ == 0 ? most_ + 1 : above_) - chosen_;
+  const int narrow = std::max(1, chosen_ / 8);
+  if (below_ == 0 && chosen_ > 1)
+    begin_trial(chosen_ / 2);
+  else if (above_ == 0 && chosen_ < most_)
+    begin_trial(std::min(2 * chosen_, most_));
+  else if (std::max(down, up) > narrow)
+    begin_trial(down >= up ? chosen_ - down / 2 : chosen_ + up / 2);
+  else
+    searching_ = false;
 }
 
 void ThreadChoice::watch(double seconds) {
@@ -74,6 +89,7 @@ void ThreadChoice::watch(double seconds) {
   const bool slow = lately_.total >= kLately && lately_.mean() > kSlower * settled_seconds_;
   if (lately_.total >= kLately) lately_ = {};
   if (since_trial_ < (slow ? std::min(kSoon, rest_) : rest_)) return;
+  below_ = above_ = 0;
   upwards_ = chosen_ == 1 || (chosen_ < most_ && !upwards_);
   begin_trial(upwards_ ? std::min(2 * chosen_, most_) : chosen_ / 2);
 }

@@ -1,7 +1,7 @@
 // How many threads a run's next step takes, found by timing the real steps: all, then half of them, and so on while
-// fewer are faster. Later the neighbours of the choice are tried again now and then, and soon where steps have become
-// much slower, for what else runs on a machine changes. Results do not depend on threads, so a run may change them
-// between any two steps. For one thread of control.
+// fewer are faster, then numbers between the best and those that lost to it. Later half and twice the choice are tried
+// again now and then, and soon where steps have become much slower, for what else runs on a machine changes. Results do
+// not depend on threads, so a run may change them between any two steps. For one thread of control.
 #pragma once
 
 namespace tril {
@@ -27,14 +27,16 @@ class ThreadChoice {
   };
 
   void begin_trial(int challenger);
+  void go_on();
   bool end_trial();
   void end_block();
   void watch(double seconds);
 
   int most_, chosen_;
-  int warm_up_ = 2;  // steps in which memory grows and is laid out
+  int below_ = 0, above_ = 0;  // the nearest numbers that lost to the choice; 0: none is known
+  int warm_up_ = 2;            // steps in which memory grows and is laid out
 
-  bool trying_ = false, challenger_turn_ = false, upwards_ = false;
+  bool trying_ = false, challenger_turn_ = false, upwards_ = false, searching_ = false;
   int challenger_ = 0, blocks_left_ = 0, block_steps_ = 0;
   double block_seconds_ = 0;
   Times mine_, theirs_;
