@@ -66,18 +66,21 @@ class Attention {
         mask_stride_((keys_ + kRandomBlock - 1) / kRandomBlock * kRandomBlock) {}
 
   void forward(S* o, T* lse) const {
-    // Whole heads where there are enough of them (keys are transposed once a head), else their blocks one by one.
-    const int64_t heads = batch_ * attrs_.heads, parts = heads >= 4 * context_.threads() ? 1 : blocks();
+    // Keys are laid out once a task, so a task is a whole head where there are enough of them, else every so many-th
+    // of its blocks.
+    const int64_t heads = batch_ * attrs_.heads, enough = 4 * context_.threads();
+    const int64_t parts =
+        heads == 0 ? 1 : std::clamp<int64_t>((enough + heads - 1) / heads, 1, std::max<int64_t>(1, blocks()));
     parallel_tasks(context_.threads(), heads * parts, [&](int64_t task, int thread) {
-      const int64_t index = task / parts, first = parts == 1 ? 0 : task % parts,
-                    last = parts == 1 ? blocks() : first + 1;
+      const int64_t index = task / parts, first = task % parts;
       Scratch scratch(context_.scratch(thread));
       if constexpr (!kInPlace)
-        if (AttentionTiles::work()) return forward_on_tiles(scratch, index, first, last, o, lse);
+        if (AttentionTiles::work()) return forward_on_tiles(scratch, index, first, parts, o, lse);
       const Work work(scratch, *this, false);
       transpose(in_.k + keys_at(index), work, work.key_panels);
       attention_rows::pack(in_.v + keys_at(index), row_, keys_, head_, work.packed);
-      for (int64_t block = first; block < last; ++block) forward_block(index, block * kQueries, work, o, lse);
+      for (int64_t block = first; block < blocks(); block += parts)
+        forward_block(index, block * kQueries, work, o, lse);
     });
   }
 
@@ -216,12 +219,12 @@ class Attention {
     if (!add) clear(keys_ - seen, target + keys_at(index) + seen * row_, row_);
   }
 
-  void forward_on_tiles(Scratch& scratch, int64_t index, int64_t begin, int64_t end, S* o, T* lse) const {
+  void forward_on_tiles(Scratch& scratch, int64_t index, int64_t begin, int64_t step, S* o, T* lse) const {
     AttentionTiles tiles(scratch, head_, keys_, false);
     T *const scores = scratch.get<T>(kQueries * padded_), *const factors = scratch.get<T>(mask_stride_),
              *const mixed = scratch.get<T>(kQueries * tiles.head_columns());
     tiles.take_keys(in_.k + keys_at(index), in_.v + keys_at(index), row_, seen_keys(index));
-    for (int64_t first = begin * kQueries; first < end * kQueries; first += kQueries) {
+    for (int64_t first = begin * kQueries; first < queries_; first += step * kQueries) {
       const attention_rows::Block block = block_of(index, first);
       S* const out = o + outputs_at(index, first);
       tiles.by_keys(in_.q + queries_at(index, first), row_, block.count, block.padded, static_cast<T>(attrs_.scale),
