@@ -58,9 +58,9 @@ using namespace bf16_panels;
 #define TRIL_BF16_INLINE \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma"), always_inline)) inline
 
-using bf16_tiles::Block;
 using bf16_tiles::kBlock;
 using bf16_tiles::Panels;
+using tile_block::Block;
 
 struct TilesUnit {
   using Ready = MatrixUnit;

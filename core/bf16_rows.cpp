@@ -1,5 +1,7 @@
 #include "core/bf16_rows.h"
 
+#include "core/kernels/bf16_tiles.h"
+
 namespace tril::bf16_rows {
 namespace {
 
@@ -72,39 +74,6 @@ TRIL_TILES_INLINE void multiply_one_tile(const bf16* x, int64_t row_x, const bf1
 #undef TRIL_STORE
 }
 
-// Two tiles of rows by one or two panels.
-template <int kPanels>
-TRIL_TILES_INLINE void multiply_two_tiles(const bf16* x, int64_t row_x, const bf16* w, int64_t count, const float* bias,
-                                          float* y, int64_t row_y) {
-  constexpr bool kTwo = kPanels == 2;
-  if (bias == nullptr) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, bias, 0);
-    _tile_loadd(2, bias, 0);
-    if constexpr (kTwo) _tile_loadd(1, bias + kSide, 0);
-    if constexpr (kTwo) _tile_loadd(3, bias + kSide, 0);
-  }
-  const int64_t below = kSide * row_x;
-  for (int64_t i = 0; i < count; ++i, w += kTileSize) {
-    _tile_loadd(6, w, kStep * 2);
-    if constexpr (kTwo) _tile_loadd(7, w + count * kTileSize, kStep * 2);
-    _tile_loadd(4, x + i * kStep, row_x * 2);
-    _tile_loadd(5, x + i * kStep + below, row_x * 2);
-    _tile_dpbf16ps(0, 4, 6);
-    if constexpr (kTwo) _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    if constexpr (kTwo) _tile_dpbf16ps(3, 5, 7);
-  }
-  _tile_stored(0, y, row_y * 4);
-  _tile_stored(2, y + kSide * row_y, row_y * 4);
-  if constexpr (kTwo) _tile_stored(1, y + kSide, row_y * 4);
-  if constexpr (kTwo) _tile_stored(3, y + kSide * row_y + kSide, row_y * 4);
-}
-
 TRIL_TILES void multiply(const bf16* x, int64_t row_x, int64_t tiles, const Matrix& w, const float* bias, float* y,
                          int64_t row_y) {
   const int64_t panels = parts(w.outputs, kSide), count = parts(w.inputs, kStep);
@@ -112,12 +81,11 @@ TRIL_TILES void multiply(const bf16* x, int64_t row_x, int64_t tiles, const Matr
   const auto bias_at = [&](int64_t panel) { return bias == nullptr ? nullptr : bias + panel * kSide; };
   asm volatile("" ::: "memory");  // GCC's tile loads do not say that they read memory
   for (int64_t panel = 0; tiles > 1 && panel < panels; panel += 2)
-    for (int64_t tile = 0; tile + 2 <= tiles; tile += 2) {
-      const bf16* const at = x + tile * kSide * row_x;
-      float* const out = y + tile * kSide * row_y + panel * kSide;
-      panels - panel >= 2 ? multiply_two_tiles<2>(at, row_x, matrix(panel), count, bias_at(panel), out, row_y)
-                          : multiply_two_tiles<1>(at, row_x, matrix(panel), count, bias_at(panel), out, row_y);
-    }
+    for (int64_t tile = 0; tile + 2 <= tiles; tile += 2)
+      bf16_tiles::multiply_for(true, panels - panel >= 2)(
+          {reinterpret_cast<const char*>(x + tile * kSide * row_x), row_x * 2, kStep * 2, kSide * row_x * 2},
+          {reinterpret_cast<const char*>(matrix(panel)), 64, kTileSize * 2, count * kTileSize * 2}, count,
+          {bias_at(panel), 0, y + tile * kSide * row_y + panel * kSide, row_y * 4});
   if (tiles % 2 != 0) {
     const bf16* const at = x + (tiles - 1) * kSide * row_x;
     float* const out = y + (tiles - 1) * kSide * row_y;

@@ -3,12 +3,6 @@
 #include "core/tape.h"
 
 namespace tril {
-namespace {
-
-constexpr bool has_bit(uint64_t bits, int i) { return i < 64 && (bits >> i & 1u) != 0; }
-
-}  // namespace
-
 void Infer::expect_floating(int i, const char* operand) const {
   TRIL_CHECK(is_floating(in(i).dtype), op_, cat(operand, " of f32 or f64"), name_of(in(i).dtype));
 }
@@ -31,13 +25,13 @@ int Infer::checked_axis(int i, int64_t axis) const {
 }
 
 const Tensor& Backward::in(int i) const {
-  TRIL_CHECK(has_bit(plan_.reads_input, i), op_, cat("infer to declare backward_reads_input(", i, ")"),
+  TRIL_CHECK(OpPlan::has_bit(plan_.reads_input, i), op_, cat("infer to declare backward_reads_input(", i, ")"),
              "no such declaration");
   return inputs_[static_cast<size_t>(i)];
 }
 
 const Tensor& Backward::out(int i) const {
-  TRIL_CHECK(has_bit(plan_.reads_output, i), op_, cat("infer to declare backward_reads_output(", i, ")"),
+  TRIL_CHECK(OpPlan::has_bit(plan_.reads_output, i), op_, cat("infer to declare backward_reads_output(", i, ")"),
              "no such declaration");
   return outputs_[static_cast<size_t>(i)];
 }

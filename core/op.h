@@ -40,6 +40,7 @@ struct OpPlan {
   double flops = 0;                                                  // of forward
   bool aliases_input = false;                                        // output 0 is input 0's memory
   uint64_t reads_input = 0, reads_output = 0, without_gradient = 0;  // bit i: operand or output i
+  [[nodiscard]] static constexpr bool has_bit(uint64_t bits, int64_t i) { return i < 64 && (bits >> i & 1u) != 0; }
 };
 
 class Infer {

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "core/kernels/split_panels.h"
+#include "core/kernels/tile_block.h"
 #include "core/matrix_unit.h"
 #include "core/onednn.h"
 #include "core/parallel.h"
@@ -16,16 +17,7 @@ namespace {
 
 using namespace split_panels;
 
-// Where a block of C, up to 2 x 2 tiles, is read from before and written to after: C itself, or a copy of it where a
-// tile goes beyond the matrix.
-struct Block {
-  const float* from;
-  int64_t from_bytes;  // between rows; 0: one row, the bias, for all
-  float* to;
-  int64_t to_bytes;
-  const float* next;  // the block of C that comes after
-  int64_t next_bytes;
-};
+using tile_block::Block;
 
 #define TRIL_MULTIPLY                                   \
   _tile_dpbf16ps(0, 4, 6);                              \
@@ -39,28 +31,18 @@ struct Block {
   _tile_loadd(6, b + (plane)*kPlaneSize, 64); \
   if constexpr (kColumns == 2) _tile_loadd(7, b + panel_b + (plane)*kPlaneSize, 64)
 
-// A block of kRows x kColumns tiles of C: what it was, plus the product of the panels.
+// A block of kRows x kColumns tiles of C: what it was, plus the product of the panels. next_c: the block that comes
+// after.
 template <int kRows, int kColumns>
 TRIL_TILES_INLINE void multiply_block(const uint16_t* a, int64_t panel_a, const uint16_t* b, int64_t panel_b,
-                                      int64_t steps, const Block& c) {
-  if (c.from == nullptr) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    const auto* const from = reinterpret_cast<const char*>(c.from);
-    _tile_loadd(0, from, c.from_bytes);
-    if constexpr (kColumns == 2) _tile_loadd(1, from + 64, c.from_bytes);
-    if constexpr (kRows == 2) _tile_loadd(2, from + 16 * c.from_bytes, c.from_bytes);
-    if constexpr (kRows == 2 && kColumns == 2) _tile_loadd(3, from + 16 * c.from_bytes + 64, c.from_bytes);
-  }
+                                      int64_t steps, const Block& c, const float* next_c, int64_t row_c) {
+  tile_block::load<kRows, kColumns>(c);
   // Small products first, in an order that loads few tiles anew.
   // Meanwhile the next block of C is brought near, a few rows with each step: all at once they would be in the way.
-  const auto* next = reinterpret_cast<const char*>(c.next);
+  const auto* next = reinterpret_cast<const char*>(next_c);
   const int64_t rows_a_step = (kRows * kSide + steps - 1) / steps;
   for (int64_t i = 0; i < steps; ++i, a += kStepSize, b += kStepSize) {
-    for (int64_t row = 0; row < rows_a_step; ++row, next += c.next_bytes) {
+    for (int64_t row = 0; row < rows_a_step; ++row, next += row_c * 4) {
       __builtin_prefetch(next, 1);
       __builtin_prefetch(next + 64, 1);
     }
@@ -78,11 +60,7 @@ TRIL_TILES_INLINE void multiply_block(const uint16_t* a, int64_t panel_a, const 
     TRIL_LOAD_A(0);
     TRIL_MULTIPLY;
   }
-  auto* const to = reinterpret_cast<char*>(c.to);
-  _tile_stored(0, to, c.to_bytes);
-  if constexpr (kColumns == 2) _tile_stored(1, to + 64, c.to_bytes);
-  if constexpr (kRows == 2) _tile_stored(2, to + 16 * c.to_bytes, c.to_bytes);
-  if constexpr (kRows == 2 && kColumns == 2) _tile_stored(3, to + 16 * c.to_bytes + 64, c.to_bytes);
+  tile_block::store<kRows, kColumns>(c);
 }
 
 #undef TRIL_MULTIPLY
@@ -191,22 +169,22 @@ class SplitGemm {
     const bool adds = s_.accumulate || !first, biased = bias_ != nullptr && first;
     const bool tall = rows > kSide, wide = columns > kSide;
     alignas(64) float copy[kBlock * kBlock];
-    Block block{adds ? c : biased ? bias_ + column : nullptr, adds ? s_.ldc * 4 : 0, c, s_.ldc * 4, next, s_.ldc * 4};
+    Block block{adds ? c : biased ? bias_ + column : nullptr, adds ? s_.ldc * 4 : 0, c, s_.ldc * 4};
     const bool whole = rows % kSide == 0 && columns % kSide == 0;
     if (!whole || (adds && biased)) {
       for (int64_t i = 0; i < kBlock * kBlock; ++i) copy[i] = 0.0f;
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j)
           copy[i * kBlock + j] = (adds ? c[i * s_.ldc + j] : 0.0f) + (biased ? bias_[column + j] : 0.0f);
-      block = {copy, kBlock * 4, copy, kBlock * 4, next, s_.ldc * 4};
+      block = {copy, kBlock * 4, copy, kBlock * 4};
     }
     asm volatile("" ::: "memory");  // GCC's tile loads do not say that they read memory
     if (tall)
-      wide ? multiply_block<2, 2>(a, panel_a, b, panel_b_, inner_steps, block)
-           : multiply_block<2, 1>(a, panel_a, b, panel_b_, inner_steps, block);
+      wide ? multiply_block<2, 2>(a, panel_a, b, panel_b_, inner_steps, block, next, s_.ldc)
+           : multiply_block<2, 1>(a, panel_a, b, panel_b_, inner_steps, block, next, s_.ldc);
     else
-      wide ? multiply_block<1, 2>(a, panel_a, b, panel_b_, inner_steps, block)
-           : multiply_block<1, 1>(a, panel_a, b, panel_b_, inner_steps, block);
+      wide ? multiply_block<1, 2>(a, panel_a, b, panel_b_, inner_steps, block, next, s_.ldc)
+           : multiply_block<1, 1>(a, panel_a, b, panel_b_, inner_steps, block, next, s_.ldc);
     if (block.to == copy)
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j) c[i * s_.ldc + j] = copy[i * kBlock + j];

@@ -10,20 +10,6 @@
 namespace tril {
 namespace {
 
-constexpr bool has_bit(uint64_t bits, size_t i) { return i < 64 && (bits >> i & 1u) != 0; }
-
-bool is_finite(const Tensor& tensor) {
-  if (!is_floating(tensor.dtype)) return true;
-  bool finite = true;
-  dispatch_with_bf16("tape", tensor.dtype, [&](auto type) {
-    using T = decltype(type);
-    const T* const values = tensor.ptr<T>();
-    finite = std::all_of(values, values + tensor.count(),
-                         [](T value) { return std::isfinite(static_cast<Compute<T>>(value)); });
-  });
-  return finite;
-}
-
 template <class T>
 void add_into(T* sum, const T* term, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] = T(static_cast<Compute<T>>(sum[i]) + static_cast<Compute<T>>(term[i]));
@@ -52,85 +38,6 @@ Tensor Tape::allocate(const Shape& shape, DType dtype) {
   tensor.data = context_.memory().allocate(tensor.bytes());
   poison(tensor.data, tensor.bytes());
   return tensor;
-}
-
-void Tape::give_back(Slot& slot) {
-  poison(slot.value.data, slot.value.bytes());
-  context_.memory().free(slot.value.data, slot.value.bytes());
-  slot.value.data = nullptr;
-}
-
-void Tape::discard(const Tensor& x) {
-  (void)checked_slot("discard", x);
-  Slot& slot = slots_[static_cast<size_t>(x.slot)];
-  if (!slot.owns_memory || slot.discarded || (slot.record < 0 && training())) return;
-  slot.discarded = true;
-  give_back(slot);
-}
-
-void Tape::discard_since(int64_t mark, std::initializer_list<Tensor> keep) {
-  for (auto i = static_cast<size_t>(mark); i < slots_.size(); ++i) {
-    const Slot& slot = slots_[i];
-    const auto is_kept = [&](const Tensor& kept) { return kept.tape == this && kept.slot == slot.value.slot; };
-    if (std::none_of(keep.begin(), keep.end(), is_kept)) discard(slot.value);
-  }
-}
-
-// Runs again what made a discarded tensor, and before it whatever that one needs. Records lie in the order that they
-// can run in.
-void Tape::remake(int32_t index) {
-  const auto is_missing = [&](int32_t slot) { return slots_[static_cast<size_t>(slot)].value.data == nullptr; };
-  const auto needs = [&](int32_t slot) {
-    const Slot& of = slots_[static_cast<size_t>(slot)];
-    if (of.discarded && is_missing(slot) && std::find(to_run_.begin(), to_run_.end(), of.record) == to_run_.end())
-      to_run_.push_back(of.record);
-  };
-  to_run_.clear();
-  needs(index);
-  for (size_t i = 0; i < to_run_.size(); ++i) {
-    const Record& record = records_[static_cast<size_t>(to_run_[i])];
-    for (int32_t j = 0; j < record.operands; ++j) needs(operand(record, j));
-  }
-  std::sort(to_run_.begin(), to_run_.end());
-  for (const int32_t i : to_run_) run_forward(records_[static_cast<size_t>(i)]);
-}
-
-void Tape::run_forward(const Record& record) {
-  inputs_.clear();
-  for (int32_t i = 0; i < record.operands; ++i)
-    inputs_.push_back(slots_[static_cast<size_t>(operand(record, i))].value);
-  std::array<Tensor, OpPlan::kMaxResults> outputs;
-  for (int32_t i = 0; i < record.plan.output_count; ++i) {
-    Slot& slot = slots_[static_cast<size_t>(record.first_output + i)];
-    if (slot.discarded && slot.value.data == nullptr) {
-      slot.value.data = allocate(slot.value.shape, slot.value.dtype).data;
-      slot.remade = true;
-    }
-    outputs[static_cast<size_t>(i)] = slot.value;
-  }
-  const Forward forward(
-      record.op->name, context_, inputs_, {outputs.data(), static_cast<size_t>(record.plan.output_count)},
-      {saved_.data() + record.first_saved, static_cast<size_t>(record.plan.saved_count)}, record.stream);
-  const Timed timed(context_.profile == nullptr ? nullptr : &context_.profile->row(record.op->name, inputs_).forward);
-  record.op->forward(forward, record.attrs.data());
-}
-
-// What a record's backward reads is there.
-void Tape::remake_for(const Record& record) {
-  for (int32_t i = 0; i < record.operands; ++i)
-    if (has_bit(record.plan.reads_input, static_cast<size_t>(i))) remake(operand(record, i));
-  for (int32_t i = 0; i < record.plan.output_count; ++i)
-    if (has_bit(record.plan.reads_output, static_cast<size_t>(i))) remake(record.first_output + i);
-}
-
-// Nothing that backward has yet to do reads this record's outputs.
-void Tape::discard_remade(const Record& record) {
-  for (int32_t i = 0; i < record.plan.output_count; ++i) {
-    Slot& slot = slots_[static_cast<size_t>(record.first_output + i)];
-    if (!slot.remade) continue;
-    slot.remade = false;
-    give_back(slot);
-  }
 }
 
 void Tape::poison(void* data, int64_t bytes) const {
@@ -209,7 +116,7 @@ std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span
   Infer infer(op.name, inputs_, record.plan);
   op.infer(infer, attrs);
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (!has_bit(record.plan.without_gradient, i))
+    if (!OpPlan::has_bit(record.plan.without_gradient, static_cast<int64_t>(i)))
       wants_gradient |=
           slots_[static_cast<size_t>(operands_[static_cast<size_t>(record.first_operand) + i])].wants_gradient;
 
@@ -247,34 +154,6 @@ std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span
     saved_.resize(static_cast<size_t>(record.first_saved));
   }
   return outputs;
-}
-
-double& Tape::profile_forward(const Record& record, const Forward& forward) {
-  OpTime& row = context_.profile->row(record.op->name, inputs_);
-  ++row.calls;
-  row.flops += record.plan.flops;
-  for (const Tensor& input : inputs_) row.bytes += static_cast<double>(input.bytes());
-  for (int i = 0; i < record.plan.output_count; ++i) row.bytes += static_cast<double>(forward.out(i).bytes());
-  for (int i = 0; i < record.plan.saved_count; ++i) row.bytes += static_cast<double>(forward.saved(i).bytes());
-  return row.forward;
-}
-
-double& Tape::profile_backward(const Record& record) {
-  OpTime& row = context_.profile->row(record.op->name, inputs_);
-  row.flops += 2 * record.plan.flops;
-  const auto add = [&](const Tensor& tensor, bool touched) {
-    if (touched) row.bytes += static_cast<double>(tensor.bytes());
-  };
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    add(inputs_[i], has_bit(record.plan.reads_input, i));
-    add(din_[i].tensor, static_cast<bool>(din_[i]));
-  }
-  for (size_t i = 0; i < dout_.size(); ++i) {
-    add(dout_[i], has_bit(record.plan.reads_output, i));
-    add(dout_[i], dout_[i].data != nullptr);
-  }
-  for (int i = 0; i < record.plan.saved_count; ++i) add(saved_[static_cast<size_t>(record.first_saved + i)], true);
-  return row.backward;
 }
 
 // An operand's gradient is its first (overwrite), one more (add), or a parameter's in the bound buffer.
@@ -318,7 +197,7 @@ void Tape::backward_record(const Record& record) {
     inputs_.push_back(slot.value);
     Gradient gradient;
     Target target{-1, nullptr};
-    if (slot.wants_gradient && !has_bit(record.plan.without_gradient, static_cast<size_t>(i))) {
+    if (slot.wants_gradient && !OpPlan::has_bit(record.plan.without_gradient, i)) {
       target.slot = index;
       const bool repeated =
           std::any_of(targets_.begin(), targets_.end(), [&](const Target& earlier) { return earlier.slot == index; });
@@ -472,32 +351,6 @@ void Tape::reset() {
   context_.release(this);
   ++generation_;
   ops_run_ = 0;
-}
-
-std::string Tape::to_string() const {
-  std::string text;
-  for (const Record& record : records_) {
-    text += record.op->name;
-    for (int32_t i = 0; i < record.plan.output_count; ++i)
-      text +=
-          cat(i == 0 ? " -> %" : ", %", record.first_output + i, " ", record.plan.outputs[static_cast<size_t>(i)].dtype,
-              " ", record.plan.outputs[static_cast<size_t>(i)].shape);
-    text += " from";
-    for (int32_t i = 0; i < record.operands; ++i)
-      text += cat(" %", operands_[static_cast<size_t>(record.first_operand + i)]);
-    text += '\n';
-  }
-  return text;
-}
-
-std::string Tape::first_non_finite() {
-  for (const Record& record : records_)
-    for (int32_t i = 0; i < record.plan.output_count; ++i) {
-      remake(record.first_output + i);
-      const Tensor& value = slots_[static_cast<size_t>(record.first_output + i)].value;
-      if (!is_finite(value)) return cat(record.op->name, " -> ", value.dtype, " ", value.shape);
-    }
-  return {};
 }
 
 }  // namespace tril

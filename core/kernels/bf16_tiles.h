@@ -1,7 +1,7 @@
 // Blocks of a product of bf16 on the matrix unit, between panels as core/kernels/bf16_panels.h lays them.
 #pragma once
 
-#include "core/matrix_unit.h"
+#include "core/kernels/tile_block.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include "core/kernels/bf16_panels.h"
@@ -9,6 +9,7 @@
 namespace tril::bf16_tiles {
 
 using bf16_panels::kSide;
+using tile_block::Block;
 
 inline constexpr int64_t kBlock = 2 * kSide;  // rows and columns of C that stay in registers while the inner axis runs
 
@@ -18,30 +19,10 @@ struct Panels {
   int64_t row, step, panel;
 };
 
-// Where a block of C is read from before (null: it starts from 0) and written to after. A distance of 0 between the
-// rows before: one row, the bias, for all.
-struct Block {
-  const float* from;
-  int64_t from_bytes;
-  float* to;
-  int64_t to_bytes;
-};
-
 // A block of kRows x kColumns tiles. The thread has a MatrixUnit.
 template <int kRows, int kColumns>
 TRIL_TILES void multiply(const Panels& a, const Panels& b, int64_t count, const Block& c) {
-  if (c.from == nullptr) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    const auto* const from = reinterpret_cast<const char*>(c.from);
-    _tile_loadd(0, from, c.from_bytes);
-    if constexpr (kColumns == 2) _tile_loadd(1, from + 64, c.from_bytes);
-    if constexpr (kRows == 2) _tile_loadd(2, from + 16 * c.from_bytes, c.from_bytes);
-    if constexpr (kRows == 2 && kColumns == 2) _tile_loadd(3, from + 16 * c.from_bytes + 64, c.from_bytes);
-  }
+  tile_block::load<kRows, kColumns>(c);
   const char *at = a.data, *bt = b.data;
   for (int64_t i = 0; i < count; ++i, at += a.step, bt += b.step) {
     _tile_loadd(6, bt, 64);
@@ -57,11 +38,7 @@ TRIL_TILES void multiply(const Panels& a, const Panels& b, int64_t count, const 
       if constexpr (kColumns == 2) _tile_dpbf16ps(3, 5, 7);
     }
   }
-  auto* const to = reinterpret_cast<char*>(c.to);
-  _tile_stored(0, to, c.to_bytes);
-  if constexpr (kColumns == 2) _tile_stored(1, to + 64, c.to_bytes);
-  if constexpr (kRows == 2) _tile_stored(2, to + 16 * c.to_bytes, c.to_bytes);
-  if constexpr (kRows == 2 && kColumns == 2) _tile_stored(3, to + 16 * c.to_bytes + 64, c.to_bytes);
+  tile_block::store<kRows, kColumns>(c);
 }
 
 using Multiply = void (*)(const Panels&, const Panels&, int64_t, const Block&);

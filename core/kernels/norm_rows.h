@@ -35,17 +35,6 @@ TRIL_INLINE void normalise(const T* x, T mean, T r, const T* weight, const T* bi
   }
 }
 
-// A row as numbers to compute with: where it is, or widened into `copy`.
-template <class T, class S>
-TRIL_INLINE const T* widened(const S* row, T* copy, int64_t n) {
-  if constexpr (std::is_same_v<S, T>) {
-    return row;
-  } else {
-    for (int64_t i = 0; i < n; ++i) copy[i] = static_cast<T>(row[i]);
-    return copy;
-  }
-}
-
 // What the normed rows are stored as.
 [[nodiscard]] inline DType stored(DType dtype, bool narrow) {
   return narrow && dtype == DType::f32 ? DType::bf16 : dtype;

@@ -1,3 +1,4 @@
+#include "core/kernels/convert.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/norm_rows.h"
@@ -23,7 +24,7 @@ TRIL_CLONES void forward_rows(const T* x, const Y* y, const T* weight, const T* 
                               T* means, T* scales, int64_t n, const DropoutMask& mask, const Rows& rows, T* wide,
                               T* factors) {
   for (int64_t r = rows.begin; r < rows.end; ++r) {
-    const T *const from = x + r * n, *const branch = norm_rows::widened(y + r * n, wide, n);
+    const T *const from = x + r * n, *const branch = widened(y + r * n, wide, n);
     T* const total = sum + r * n;
     if (mask.active()) {
       const int64_t index = r % rows.rows_per_sample * n, lead = index % kRandomBlock;
@@ -65,8 +66,8 @@ TRIL_CLONES void backward_rows(const BackwardRows<T, Y, Out>& p, int64_t n, cons
     const T* const dsum = p.dsum == nullptr ? nullptr : p.dsum + r * n;
     const T* total = dsum;
     if (p.dnormed != nullptr) {
-      norm_rows::gradient(p.sum + r * n, p.means[r], p.scales[r], p.weight,
-                          norm_rows::widened(p.dnormed + r * n, wide, n), dsum, gradient, p.dweight, p.dbias, n);
+      norm_rows::gradient(p.sum + r * n, p.means[r], p.scales[r], p.weight, widened(p.dnormed + r * n, wide, n), dsum,
+                          gradient, p.dweight, p.dbias, n);
       total = gradient;
     }
     give(total, static_cast<const T*>(nullptr), p.dx == nullptr ? nullptr : p.dx + r * n, p.accumulate_x, n);

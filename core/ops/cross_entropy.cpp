@@ -8,18 +8,11 @@
 namespace tril {
 namespace {
 
-template <class T>
-TRIL_CLONES T log_sum_exp(const T* x, T* work, int64_t n) {
-  const T top = rows::max(x, n);
-  return top + std::log(exp_row(x, work, n, top));
-}
-
-// A row of logits as numbers to compute with: where it is, or widened into `copy`.
 template <class S, class T>
-const T* widened(const S* row, T* copy, int64_t n) {
-  if constexpr (std::is_same_v<S, T>) return row;
-  convert(row, copy, n);
-  return copy;
+TRIL_CLONES T log_sum_exp(const S* x, T* wide, T* work, int64_t n) {
+  const T* const row = widened(x, wide, n);
+  const T top = rows::max(row, n);
+  return top + std::log(exp_row(row, work, n, top));
 }
 
 // (softmax - one-hot) times the factor. In bf16 the target's place is made first in full precision.
@@ -76,9 +69,10 @@ struct CrossEntropy {
         Scratch scratch(op.context().scratch(thread));
         T *const work = scratch.get<T>(classes), *const wide = scratch.get<T>(classes);
         for (int64_t r = begin; r < end; ++r) {
-          const T* const row = widened(x + r * classes, wide, classes);
-          lse[r] = log_sum_exp(row, work, classes);
-          if (target[r] != attrs.ignore_index) partial[chunk] += static_cast<double>(lse[r] - row[target[r]]);
+          const S* const row = x + r * classes;
+          lse[r] = log_sum_exp(row, wide, work, classes);
+          if (target[r] != attrs.ignore_index)
+            partial[chunk] += static_cast<double>(lse[r] - static_cast<T>(row[target[r]]));
         }
       });
       double loss = 0;

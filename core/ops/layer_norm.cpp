@@ -1,3 +1,4 @@
+#include "core/kernels/convert.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/norm_rows.h"
 #include "core/ops.h"
@@ -21,7 +22,7 @@ TRIL_CLONES void backward_rows(const T* x, const T* means, const T* scales, cons
                                T* unwanted) {
   for (int64_t r = begin; r < end; ++r) {
     T* const row = dx == nullptr ? unwanted : dx + r * n;
-    norm_rows::gradient(x + r * n, means[r], scales[r], weight, norm_rows::widened(dy + r * n, wide, n),
+    norm_rows::gradient(x + r * n, means[r], scales[r], weight, widened(dy + r * n, wide, n),
                         accumulate ? row : nullptr, row, dweight, dbias, n);
   }
 }
