@@ -65,7 +65,13 @@ TEST_CASE("tril sample: a text is a function of its seed, and of no number of th
   const std::string out = shell.text("--length 200 --seed 5");
   CHECK(shell.text("--length 200 --seed 5") == out);
   CHECK(shell.text("--length 200 --seed 5 --threads 2") == out);
-  CHECK(shell.text("--length 200 --seed 5 --dtype bf16").size() == out.size());
+  const std::string narrow = shell.text("--length 200 --seed 5 --dtype bf16");
+  CHECK(narrow.size() == out.size());
+  CHECK(shell.text("--length 200 --seed 5 --dtype bf16 --threads 2") == narrow);
+  const std::string automatic = shell.text("--length 200 --seed 5 --dtype auto");
+  CHECK((automatic == out || automatic == narrow));
+  check_refused(shell.run("tril sample model.safetensors --dtype f16"), 2,
+                "--dtype: expected f32, bf16 or auto, got 'f16'");
   CHECK(shell.text("--length 200 --seed 6") != out);
   const std::string greedy = shell.text("--length 100 --temperature 0");
   CHECK(shell.text("--length 100 --temperature 0 --seed 9") == greedy);
@@ -93,6 +99,8 @@ TEST_CASE("tril sample: each of several samples is the one of its number, alone 
   CHECK(three.size() == 3 * 33 + 2 * 5);
   CHECK(three.substr(0, 32) != three.substr(38, 32));
   CHECK(three.substr(38, 2) == "ab");
+  CHECK(shell.text("--prompt ab --length 30 --count 3 --dtype bf16").substr(0, 33) ==
+        shell.text("--prompt ab --length 30 --dtype bf16"));
 }
 
 TEST_CASE("tril sample: many samples, more than are made together, come out in their order") {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "core/bf16_gemm.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
 #include "train/cli/output.h"
@@ -55,7 +56,8 @@ Flags sample_flags() {
        {.name = "stop", .help = "End before this text.", .value = "TEXT"},
        {.name = "no-prompt", .help = "Leave the prompt out of what is printed."},
        {.name = "dtype",
-        .help = "What the weights are packed as: f32, or bf16, half as much to read and a little less exact.",
+        .help = "What weights, keys and values are kept as: f32; bf16, half as much to read and a little less exact;\n"
+                "or auto, bf16 where the processor multiplies it.",
         .value = "TYPE",
         .fallback = "f32"},
        {.name = "threads",
@@ -100,8 +102,8 @@ struct Job {
 };
 
 DType parse_weights(const std::string& text) {
-  if (text == "bf16") return DType::bf16;
-  if (text != "f32") fail_usage("--dtype", "f32 or bf16", cat('\'', printable(text, 60), '\''));
+  if (text == "bf16" || (text == "auto" && bf16_unit() != Bf16Unit::none)) return DType::bf16;
+  if (text != "f32" && text != "auto") fail_usage("--dtype", "f32, bf16 or auto", cat('\'', printable(text, 60), '\''));
   return DType::f32;
 }
 
