@@ -83,7 +83,10 @@ void save_checkpoint(const std::string& folder, const Model& model, const AdamW&
 Model load_checkpoint(const std::string& folder) { return load_model(folder + "/" + kLastFile); }
 
 void load_optimizer(const std::string& folder, const Model& model, AdamW& optimizer) {
-  const Safetensors file = read_safetensors(folder + "/" + optimizer_file(model.state.step));
+  const std::string path = folder + "/" + optimizer_file(model.state.step);
+  TRIL_CHECK(std::filesystem::exists(path), printable(path), "the optimizer's state, which a run needs to go on",
+             "no file of that name", "put it back, or start a new run");
+  const Safetensors file = read_safetensors(path);
   const bool same_step = metadata_of(file, kStepKey) == cat(model.state.step);
   TRIL_CHECK(same_step && metadata_of(file, kWeightsKey) == weights_checksum(*model.params), file.where,
              cat("the optimizer's state that belongs to ", kLastFile), "that of other weights");

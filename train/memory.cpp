@@ -26,11 +26,14 @@ void expect_memory(const GptConfig& config, int64_t batch, DType precision) {
   constexpr double kMebibyte = 1 << 20;
   const double needed = training_bytes(config, batch, precision), available = static_cast<double>(usable_memory());
   const auto mebibytes = [](double bytes) { return cat(static_cast<int64_t>(bytes / kMebibyte), " MiB"); };
+  GptConfig recomputing = config;
+  recomputing.recompute = true;
+  const bool recomputing_fits = training_bytes(recomputing, batch, precision) <= available;
   TRIL_CHECK(needed <= available, "model",
              cat("one to train within the ", mebibytes(available), " of memory that there are"),
              cat(config.layers, " layers, ", config.width, " wide, context ", config.context, ", batch ", batch,
                  ", about ", mebibytes(needed)),
-             config.recompute ? "make one of them smaller" : "make one of them smaller, or recompute with --recompute");
+             recomputing_fits ? "make one of them smaller, or recompute with --recompute" : "make one of them smaller");
 }
 
 }  // namespace tril

@@ -60,12 +60,14 @@ ModelState state_from_json(const std::string& text, const std::string& where) {
   ModelState state;
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
+    if (!json.is_object()) throw Error("no JSON object");
     state.step = whole(json.at("step"));
     if (json.contains("loss")) state.loss = finite(json.at("loss"));
     if (json.contains("best_loss")) state.best_loss = finite(json.at("best_loss"));
     if (json.contains("best_step")) state.best_step = whole(json.at("best_step"));
     state.isa = json.at("isa").get<std::string>();
     const nlohmann::json& identity = json.at("text");
+    if (!identity.is_object()) throw Error("a text that is no JSON object");
     state.text.bytes = whole(identity.at("bytes"));
     state.text.crc32 = static_cast<uint32_t>(whole(identity.at("crc32")));
     for (const nlohmann::json& path : identity.at("paths")) state.text.paths.push_back(path.get<std::string>());
@@ -78,7 +80,9 @@ ModelState state_from_json(const std::string& text, const std::string& where) {
 TrainConfig read_config(const Safetensors& file) {
   try {
     const TrainConfig config = config_from_json(metadata_of(file, kConfigKey), file.where, {}, true);
-    check_config(config);
+    try {
+      check_config(config);
+    } catch (const Error& error) { throw Error(cat(file.where, ": ", error.what())); }
     return config;
   } catch (const UsageError& error) {  // a file that is wrong is no wrong use of the program
     throw Error(error.what());

@@ -1,12 +1,14 @@
 #include "train/report.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <fstream>
 #include <system_error>
 
 #include "train/json_text.h"
@@ -22,6 +24,16 @@ bool ends_torn(int fd) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
   char last = '\n';
   return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+// The step that a line tells of; of one that tells of none, or is torn, 0.
+int64_t step_of(std::string_view line) {
+  constexpr std::string_view kName = "\"step\":";
+  const size_t found = line.find(kName);
+  int64_t step = 0;
+  if (found != std::string_view::npos)
+    std::from_chars(line.data() + found + kName.size(), line.data() + line.size(), step);
+  return step;
 }
 
 }  // namespace
@@ -42,8 +54,26 @@ std::string duration_text(double seconds) {
 
 LineFile::LineFile(const std::string& path, Log& log) : path_(path), log_(log) {
   file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
-  if (file_.get() < 0) give_up(errno);
-  if (file_.get() >= 0 && ends_torn(file_.get())) append("");
+  struct stat kind {};
+  if (file_.get() < 0 || ::fstat(file_.get(), &kind) != 0)
+    give_up(std::generic_category().message(errno));
+  else if (S_ISFIFO(kind.st_mode))
+    give_up("a pipe");
+  else if (ends_torn(file_.get()))
+    append("");
+}
+
+void LineFile::forget_after(int64_t step) {
+  if (file_.get() < 0) return;
+  std::ifstream lines(path_, std::ios::binary);
+  int64_t at = 0, cut = -1;  // where the lines begin that are to go
+  for (std::string line; std::getline(lines, line); at += static_cast<int64_t>(line.size()) + 1) {
+    if (!line.empty() && step_of(line) <= step)
+      cut = -1;
+    else if (cut < 0)
+      cut = at;
+  }
+  if (cut >= 0 && ::ftruncate(file_.get(), cut) != 0) give_up(std::generic_category().message(errno));
 }
 
 void LineFile::append(std::string_view line) {
@@ -53,14 +83,13 @@ void LineFile::append(std::string_view line) {
   while (!rest.empty()) {
     const ssize_t done = ::write(file_.get(), rest.data(), rest.size());
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return give_up(done < 0 ? errno : EIO);
+    if (done <= 0) return give_up(std::generic_category().message(done < 0 ? errno : EIO));
     rest.remove_prefix(static_cast<size_t>(done));
   }
 }
 
-void LineFile::give_up(int error) {
-  log_.warn(cat(printable(path_), ": expected to be written to, got ", std::generic_category().message(error),
-                "; training goes on without it"));
+void LineFile::give_up(const std::string& what) {
+  log_.warn(cat(printable(path_), ": expected a file to write to, got ", what, "; training goes on without it"));
   file_ = Descriptor();
 }
 

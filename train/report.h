@@ -24,9 +24,11 @@ class LineFile {
  public:
   LineFile(const std::string& path, Log& log);
   void append(std::string_view line);
+  // Cuts off the last lines that tell of later steps.
+  void forget_after(int64_t step);
 
  private:
-  void give_up(int error);
+  void give_up(const std::string& what);
 
   std::string path_;
   Log& log_;
@@ -43,6 +45,8 @@ class Report {
   };
   Report(Options options, Log& log);
 
+  // A run that goes on from this step: what log.jsonl tells of later ones comes again.
+  void forget_after(int64_t step) { file_.forget_after(step); }
   // A line of log.jsonl about the run as a whole: `members` follow "event" in the object.
   void event(std::string_view name, std::string_view members);
   void step(const StepResult& result, double seconds);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "train/evaluate.h"
 #include "train/files.h"
@@ -49,16 +50,27 @@ void Run::store_config() {
 void Run::resume(bool changed) {
   load_optimizer(parts_.folder.path(), parts_.model, trainer_.optimizer());
   saved_step_ = trainer_.steps_done();
+  report_.forget_after(saved_step_);
+  changed_ = changed;
+  if (!changed) attempt("the configuration", [&] { store_config(); });
+  failure_.clear();  // of models, which is what counts at the run's end
   const std::string best = parts_.folder.file(kModelFile);
   if (parts_.data.val_size() > 0 && std::filesystem::exists(best)) recall_best(best);
-  attempt("the configuration", [&] { store_config(); });
-  failure_.clear();          // of models, which is what counts at the run's end
-  if (changed) save_last();  // so that what is changed stays so, whenever the run ends
   report_.event("resume", cat("\"step\":", saved_step_, ",\"threads\":", parts_.context.threads(),
                               ",\"config\":", config_to_json(parts_.model.training, true)));
 }
 
-// The best model may be younger than the checkpoint, if the process ended between storing the two.
+// So that what is changed stays so, whenever the run ends.
+void Run::keep_changes() {
+  if (!changed_) return;
+  changed_ = false;
+  attempt("the configuration", [&] { store_config(); });
+  failure_.clear();
+  save_last();
+}
+
+// The best model may be younger than the checkpoint, if the process ended between storing the two. One that cannot be
+// read is none: the run's newest takes its place, until a better one comes.
 void Run::recall_best(const std::string& path) {
   ModelState& state = parts_.model.state;
   try {
@@ -66,7 +78,11 @@ void Run::recall_best(const std::string& path) {
     if (std::isnan(best.loss) || best.loss >= state.best_loss) return;
     state.best_loss = best.loss;
     state.best_step = best.step;
-  } catch (const Error& error) { parts_.log.warn(error.what()); }
+  } catch (const Error& error) {
+    parts_.log.warn(cat(error.what(), "; the newest model takes its place"));
+    state.best_loss = std::numeric_limits<double>::infinity();
+    keep_if_best();
+  }
 }
 
 // A save that fails costs a warning and leaves what was there before; the run's end tells whether the latest worked.
@@ -177,6 +193,7 @@ bool Run::go_on() {
     if (!result) return false;
     parts_.model.state.loss = ModelState::kUnknown;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    keep_changes();
     report_.step(*result, seconds);
     choose_threads(seconds);
     if (evaluation_is_due() && !evaluate_and_save()) return false;
@@ -189,6 +206,7 @@ bool Run::train() {
   try {
     done = go_on();
     parts_.log.clear_live();
+    keep_changes();
     if (saved_step_ != trainer_.steps_done()) {
       failure_.clear();
       save_last();
@@ -197,7 +215,7 @@ bool Run::train() {
   } catch (const NonFiniteError& error) {
     report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"not finite\""));
     throw Error(cat(error.what(), "; the last good checkpoint is that of step ", saved_step_, ", ",
-                    printable(parts_.folder.file(kLastFile)), "; a lower lr, a longer warmup or clip may help"));
+                    printable(parts_.folder.file(kLastFile))));
   }
   report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"", done ? "done" : "signal", "\""));
   TRIL_CHECK(failure_.empty(), printable(parts_.folder.path()), "the run's last save to work", failure_);

@@ -30,8 +30,8 @@ class Run {
   };
   Run(const Parts& parts, Options options);
 
-  // Before the first step: of a new run, stores its beginning; of one to resume, restores the optimizer, and stores
-  // what flags have changed.
+  // Before the first step: of a new run, stores its beginning; of one to resume, restores the optimizer. What flags
+  // have changed is stored once a step has worked with it.
   void begin();
   void resume(bool changed);
 
@@ -44,6 +44,7 @@ class Run {
   [[nodiscard]] bool evaluate_and_save();
   void store_config();
   void choose_threads(double step_seconds);
+  void keep_changes();
   void recall_best(const std::string& path);
   [[nodiscard]] std::string sample() const;
   void keep_if_best();
@@ -56,6 +57,7 @@ class Run {
   std::optional<ThreadChoice> thread_choice_;  // where the number is to be found
   Report report_;
   int64_t saved_step_ = -1;  // that last.safetensors holds
+  bool changed_ = false;     // since then, by flags
   std::string failure_;      // of the latest attempt to save; empty: it worked
 };
 

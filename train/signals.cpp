@@ -3,42 +3,79 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <initializer_list>
+#include <new>
+#include <system_error>
+#include <thread>
 
 namespace tril {
 namespace {
 
-// A handler can only tell the program of a signal by a global; this is the one, written here alone.
-volatile sig_atomic_t caught_signal = 0;
+std::atomic<bool> catching = false;
+std::atomic<int> caught_signal = 0;
 
-void note(int signal) {
-  if (caught_signal != 0) ::_exit(128 + signal);
-  caught_signal = signal;
-}
-
-void handle(int signal, void (*handler)(int)) {
+void ignore(int signal) {
   struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
+  action.sa_handler = SIG_IGN;
   sigemptyset(&action.sa_mask);
   ::sigaction(signal, &action, nullptr);
+}
+
+// Those that somebody means for us: a shell that put us in the background, or a parent, may have made us deaf to some.
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaddset(&set, signal);
+  }
+  return set;
+}
+
+[[noreturn]] void end_by(int signal, const sigset_t& set) {
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  (void)::raise(signal);
+  ::_exit(128 + signal);
+}
+
+// What sends a signal to a process and then to its group sends it twice, and means one.
+void wait_for_signals(const sigset_t& set) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kSame{500};
+  Clock::time_point first{};
+  for (int signal = 0;;) {
+    if (::sigwait(&set, &signal) != 0) continue;
+    if (!catching) end_by(signal, set);
+    if (caught_signal == 0) {
+      first = Clock::now();
+      caught_signal = signal;
+    } else if (Clock::now() - first >= kSame) {
+      ::_exit(128 + signal);
+    }
+  }
 }
 
 }  // namespace
 
 void ignore_write_signals() {
-  handle(SIGPIPE, SIG_IGN);
-  handle(SIGXFSZ, SIG_IGN);
+  ignore(SIGPIPE);
+  ignore(SIGXFSZ);
 }
 
-void catch_stop_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before {};
-    // A shell that put us in the background, or a parent, may have made us deaf to it, and meant it.
-    const bool ignored = ::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
-    if (!ignored) handle(signal, note);
-  }
+void watch_stop_signals() {
+  const sigset_t set = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  try {
+    std::thread([set] { wait_for_signals(set); }).detach();
+    return;
+  } catch (const std::system_error&) {  // so little memory that nothing will be trained: signals end the process
+  } catch (const std::bad_alloc&) {}
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
+
+void catch_stop_signals() { catching = true; }
 
 int stop_signal() { return caught_signal; }
 

@@ -8,7 +8,7 @@
 namespace tril {
 namespace {
 
-constexpr const char* kMend = "lower --lr, or look for a fault in the text";
+constexpr const char* kMend = "a lower --lr, a longer --warmup or --clip may help";
 
 // Where the seconds of a part of the step that is no op go; null: nobody asks.
 double* seconds_of(const Context& context, const char* part) {

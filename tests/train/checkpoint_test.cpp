@@ -143,7 +143,8 @@ TEST_CASE("checkpoint: the state of other weights, or none, is refused by name")
 
   const std::string state = optimizer_file(3);
   fs::remove(folder / state);
-  CHECK_THAT(load_error(folder.path()), contains(folder / state + ": expected a file, got none of that name"));
+  CHECK_THAT(load_error(folder.path()),
+             contains(folder / state + ": expected the optimizer's state, which a run needs to go on, got no file"));
   fs::copy(other / state, folder / state);
   CHECK(load_error(folder.path()) ==
         folder / state +

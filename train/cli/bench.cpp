@@ -60,6 +60,10 @@ int run_bench(int argc, const char* const* argv) {
 
   Corpus corpus = load_corpus({}, config.tokens);
   const Tokenizer tokenizer = Tokenizer::make(config.tokens, corpus.text.bytes, corpus.text.name);
+  const auto most = static_cast<int64_t>(static_cast<double>(corpus.text.bytes.size()) * (1 - config.val_fraction)) - 1;
+  if (config.context > most)
+    fail_usage("--context", cat("at most ", most, ", which the built-in stories are long enough for"),
+               cat(config.context));
   const Dataset data(std::move(corpus.text), tokenizer, config.val_fraction, config.context);
   corpus.stories.reset();
   const ChosenPrecision chosen = choose_precision(config.dtype);
@@ -72,6 +76,7 @@ int run_bench(int argc, const char* const* argv) {
   if (flags.given("compare")) {
     constexpr int64_t kLongest = 1 << 20;
     const std::string path = flags.text("compare");
+    if (path.empty()) fail_usage("--compare", "the name of a file", "an empty one");
     earlier = read_earlier(read_file(path, kLongest), printable(path), subject);
   }
   Model model = make_model(config, tokenizer);

@@ -99,7 +99,7 @@ EarlierFigures read_earlier(const std::string& json, const std::string& where, c
     };
     same("preset", subject.preset, earlier.at("preset").get<std::string>());
     same("dtype", subject.dtype, earlier.at("dtype").get<std::string>());
-    same("threads", subject.threads, earlier.at("threads").get<int>());
+    same("threads", cat(subject.threads), earlier.at("threads").dump());
     for (const Field& field : fields())
       if (is_benched(field)) {
         const std::string name(field.name);

@@ -89,5 +89,6 @@ int main(int argc, char** argv) {
   tril::occupy_standard_descriptors();
   tril::ignore_write_signals();
   tril::limit_spinning(argv);
+  tril::watch_stop_signals();
   return tril::cli::run_and_report(argc, argv);
 }

@@ -141,9 +141,18 @@ class Output {
     if (watched_ || pending_.size() >= kPiece || Clock::now() - flushed_ >= kWait) flush();
   }
   void flush() {
-    if (!pending_.empty()) write_output(pending_);
+    if (!pending_.empty()) {
+      write_output(pending_);
+      in_line_ = pending_.back() != '\n';
+    }
     pending_.clear();
     flushed_ = Clock::now();
+  }
+  // So that a message does not stand behind a text that broke off.
+  void end_line() {
+    flush();
+    if (in_line_) add("\n");
+    flush();
   }
 
  private:
@@ -151,6 +160,7 @@ class Output {
   bool watched_ = ::isatty(STDOUT_FILENO) == 1;
   Clock::time_point flushed_{};  // long ago, so that a reader sees at once that it has begun
   std::string pending_;
+  bool in_line_ = false;
 };
 
 std::string as_json(std::string_view prompt, std::string_view text) {
@@ -224,10 +234,15 @@ int run_sample(int argc, const char* const* argv) {
     if (write.stream > 0 && !job.json) output.add(Pages::kBetween);
     const int64_t count = std::min<int64_t>(together, job.count - write.stream);
     Pages pages(count, prompt, job.json, output);
-    write_texts(decoder, sampler, model.tokenizer, tokens, count, write, [&](const Piece& piece) {
-      pages.add(piece);
-      return stop_signal() == 0;
-    });
+    try {
+      write_texts(decoder, sampler, model.tokenizer, tokens, count, write, [&](const Piece& piece) {
+        pages.add(piece);
+        return stop_signal() == 0;
+      });
+    } catch (const OutputError&) { throw; } catch (const Error& error) {
+      output.end_line();
+      throw Error(cat(printable(flags.arguments()[0]), ": ", error.what()));
+    }
     write.stream += static_cast<uint32_t>(count);
   }
   output.flush();

@@ -186,6 +186,7 @@ int start(const Flags& flags, Log& log) {
 }
 
 int resume(const Flags& flags, Log& log) {
+  if (flags.text("resume").empty()) fail_usage("--resume", "a run's folder", "an empty name");
   const RunFolder folder(flags.text("resume"), RunFolder::For::resume);
   Model model = load_checkpoint(folder.path());
   for (const std::string& line : model.warnings) log.warn(line);
@@ -204,6 +205,7 @@ int resume(const Flags& flags, Log& log) {
   const auto best_possible = best_possible_loss(corpus.stories, data);
   corpus.stories.reset();
   model.state.text.paths = corpus.paths;
+  expect_memory(model.config, config.batch, choose_precision(config.dtype).dtype);
 
   const int threads = choose_threads(config, log);
   Context context(
