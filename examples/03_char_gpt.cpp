@@ -118,7 +118,7 @@ void run(const Arguments& arguments) {
     const double norm = optimizer.norm(gradients, context.threads());
     optimizer.update(gradients, schedule.rate(step), tril::clip_scale(norm, 1.0), context.threads());
 
-    if ((step + 1) % 100 == 0 || step + 1 == arguments.steps) {
+    if ((step + 1) % 100 == 0 || step == 0 || step + 1 == arguments.steps) {
       std::printf("step %5lld  loss %.3f\n", static_cast<long long>(step + 1), recent / static_cast<double>(count));
       (void)std::fflush(stdout);
       recent = 0.0;

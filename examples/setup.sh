@@ -62,11 +62,19 @@ tril_apt_install() {
   rm -f "$log"
 }
 
-# Follows a build: one live line on a terminal, nothing elsewhere.
+# Follows a build: one live line on a terminal, a line for every quarter elsewhere.
 tril_show_progress() {
-  local line
+  local line percent next=25
   while IFS= read -r line; do
-    [ -t 2 ] && case $line in \[*%\]*) printf '\r\033[K%.79s' "$line" >&2 ;; esac
+    case $line in \[*%\]*) ;; *) continue ;; esac
+    percent=${line#[}
+    percent=${percent%%%*}
+    if [ -t 2 ]; then
+      printf '\r\033[K%.79s' "$line" >&2
+    elif [ "$percent" -ge "$next" ] && [ "$percent" -lt 100 ]; then
+      tril_say "$((percent)) % built"
+      next=$((percent / 25 * 25 + 25))
+    fi
   done
   [ ! -t 2 ] || printf '\r\033[K' >&2
 }

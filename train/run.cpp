@@ -177,8 +177,8 @@ void Run::choose_threads(double step_seconds) {
   if (!thread_choice_) return;
   if (thread_choice_->took(step_seconds)) {
     const int chosen = thread_choice_->chosen();
-    parts_.log.note(
-        cat("threads: ", chosen, " from here on, at ", fixed(1e3 * thread_choice_->chosen_seconds(), 2), " ms a step"));
+    parts_.log.note(cat("threads: ", chosen, " from here on, with which steps are fastest (",
+                        fixed(1e3 * thread_choice_->chosen_seconds(), 2), " ms)"));
     report_.event("threads", cat("\"step\":", trainer_.steps_done(), ",\"threads\":", chosen));
   }
   parts_.context.use_threads(thread_choice_->threads());

@@ -79,7 +79,8 @@ bool parse_switch(std::string_view where, std::string_view text) {
 std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
   if (name.size() > kShownCharacters) return {};
   std::string_view best;
-  size_t least = std::max<size_t>(name.size() / 3, 2) + 1;  // farther names are other names
+  // Farther names are other names.
+  size_t least = (name.size() <= 3 ? 1 : std::max<size_t>(name.size() / 3, 2)) + 1;
   for (const std::string_view candidate : known) {
     // A beginning of the name, or the name with more behind it, is what people most often type.
     const bool begins = name.size() >= 2 && (candidate.starts_with(name) || name.starts_with(candidate));

@@ -23,7 +23,10 @@ Flags eval_flags() {
        .about = "Measures the loss of a model, in a run's folder or a file, on a text, or on the validation\n"
                 "part of the text that it was trained on. Every character but the first is predicted once, from\n"
                 "those before it in its window.",
-       .most_arguments = 1'000'000},
+       .most_arguments = 1'000'000,
+       .examples = "Examples:\n"
+                   "  tril eval runs/stories\n"
+                   "  tril eval runs/stories other.txt --json\n"},
       {{.name = "json", .help = "Print one JSON object: loss, bits_per_char, chars."},
        {.name = "threads",
         .help = "Threads to compute with; 0 for as many as this process may use.",

@@ -24,7 +24,10 @@ Flags info_flags() {
                 .usage = "[RUN] [flags]",
                 .about = "Shows what is in a model, in a run's folder or a file; or, with none, what this program and\n"
                          "this machine are.",
-                .most_arguments = 1},
+                .most_arguments = 1,
+                .examples = "Examples:\n"
+                            "  tril info\n"
+                            "  tril info runs/stories --json\n"},
                {{.name = "json", .help = "Print one JSON object."}});
 }
 
