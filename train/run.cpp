@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 
 #include "train/evaluate.h"
 #include "train/files.h"
@@ -80,7 +79,7 @@ void Run::recall_best(const std::string& path) {
     state.best_step = best.step;
   } catch (const Error& error) {
     parts_.log.warn(cat(error.what(), "; the newest model takes its place"));
-    state.best_loss = std::numeric_limits<double>::infinity();
+    state.best_loss = ModelState::kUnknown;
     keep_if_best();
   }
 }

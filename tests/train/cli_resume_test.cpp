@@ -280,6 +280,11 @@ TEST_CASE("tril train: a best model that cannot be read is made again from the n
     CHECK_THAT(resumed.err, contains("the newest model takes its place"));
     CHECK(shell.run("tril sample " + run + " --length 5").code == 0);
   }
+  // Where something else stands in its place, the newest is kept beside it, and the run can go on.
+  REQUIRE(shell.run("rm r4/model.safetensors && mkdir r4/model.safetensors").code == 0);
+  CHECK(shell.run("tril train --resume r4 --steps 5").code == 1);
+  CHECK(shell.step("r4/last.safetensors") == 5);
+  CHECK(shell.run("rmdir r4/model.safetensors && tril train --resume r4 --steps 6").code == 0);
 }
 
 TEST_CASE("tril train: after a kill the log tells of every step once") {
