@@ -8,8 +8,8 @@ namespace tril {
 
 // One f32 product on the calling thread alone: C (m, n) = alpha · A · B + beta · C, row-major; rows in memory are lda,
 // ldb, ldc apart, a transposed operand lies as its transpose. With beta = 0, C is overwritten whatever it held.
-// No signal handler may run on the thread meanwhile, but on a stack of its own (sigaltstack): oneDNN 2.6.3 turns the
-// stack pointer to a buffer of the heap. train/signals.h leaves signals to a thread that multiplies nothing.
+// No signal handler may run on the thread meanwhile, but on a stack of its own (sigaltstack): oneDNN, 2.6.3 and 3.7.2,
+// turns the stack pointer to a buffer of the heap. train/signals.h leaves signals to a thread that multiplies nothing.
 void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
                   int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
 

@@ -1,6 +1,6 @@
 // Ctrl-C and its relatives, for the programs. A thread waits for them, and all others have them blocked, because no
-// handler may run on a thread that multiplies matrices: oneDNN 2.6's sgemm turns the stack pointer to a buffer of its
-// own, behind which the kernel would then lay the handler's frame.
+// handler may run on a thread that multiplies matrices: oneDNN's sgemm (2.6 and 3.7) turns the stack pointer to a
+// buffer of its own, behind which the kernel would then lay the handler's frame.
 #pragma once
 
 namespace tril {

@@ -304,7 +304,7 @@ TEST_CASE("tril train: after a kill the log tells of every step once") {
   CHECK(evaluations == done / 200 + 1);
 }
 
-// oneDNN 2.6 turns the stack pointer elsewhere in its products: a handler's frame would overwrite the heap.
+// oneDNN turns the stack pointer elsewhere in its products: a handler's frame would overwrite the heap.
 TEST_CASE("tril train: no signal can interrupt a thread that computes") {
   const TinyShell shell;
   const Outcome masks = shell.run(kStartAndAwait + "start book.txt --steps 4000000 --threads 2 --out r" + kDemanding +
