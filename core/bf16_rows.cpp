@@ -30,7 +30,7 @@ namespace {
 // A row (n) in bf16, followed by zeros up to `length`, whole steps.
 TRIL_TILES_INLINE void round_row(const float* x, int64_t n, bf16* out, int64_t length) {
   for (int64_t i = 0; i < length; i += kSide) {
-    const auto lanes = static_cast<__mmask16>(n - i >= kSide ? 0xffffu : n <= i ? 0u : (1u << (n - i)) - 1u);
+    const auto lanes = static_cast<__mmask16>(bf16_panels::first_lanes(n - i));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
                         (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, x + i)));
   }

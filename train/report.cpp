@@ -64,7 +64,8 @@ LineFile::LineFile(const std::string& path, Log& log) : path_(path), log_(log) {
 }
 
 void LineFile::forget_after(int64_t step) {
-  if (file_.get() < 0) return;
+  struct stat kind {};
+  if (file_.get() < 0 || ::fstat(file_.get(), &kind) != 0 || !S_ISREG(kind.st_mode)) return;  // a device has no past
   std::ifstream lines(path_, std::ios::binary);
   int64_t at = 0, cut = -1;  // where the lines begin that are to go
   for (std::string line; std::getline(lines, line); at += static_cast<int64_t>(line.size()) + 1) {
