@@ -34,7 +34,13 @@ struct Block {
 
 template <class T>
 TRIL_INLINE void hide(T* row, int64_t seen, int64_t padded, T value) {
-  for (int64_t j = seen; j < padded; ++j) row[j] = value;
+  constexpr int64_t kLanes = rows::kLanes<T>;
+  rows::Lanes<T> place = {};
+  for (int lane = 0; lane < kLanes; ++lane) place[lane] = static_cast<T>(lane);
+  for (int64_t j = seen / kLanes * kLanes; j < padded; j += kLanes) {
+    rows::Lanes<T>& part = rows::lanes(row + j);
+    part = place < static_cast<T>(seen - j) ? part : rows::Lanes<T>{} + value;
+  }
 }
 
 // Scores become weights: e^(s - top) over its sum, times the dropout factors if there are any; a row that sees nothing

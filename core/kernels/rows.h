@@ -18,6 +18,10 @@ template <class T>
 TRIL_INLINE const Lanes<T>& lanes(const T* x) {
   return *reinterpret_cast<const Lanes<T>*>(x);
 }
+template <class T>
+TRIL_INLINE Lanes<T>& lanes(T* x) {
+  return *reinterpret_cast<Lanes<T>*>(x);
+}
 
 TRIL_INLINE float add_up(const Lanes<float>& v) {
   const Lanes<float> a = v + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
