@@ -54,10 +54,6 @@ namespace {
 
 using namespace bf16_panels;
 
-#define TRIL_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
-#define TRIL_BF16_INLINE \
-  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma"), always_inline)) inline
-
 using bf16_tiles::kBlock;
 using bf16_tiles::Panels;
 using tile_block::Block;
@@ -250,8 +246,7 @@ void run(Bf16Unit unit, Context& context, const MatmulShape& shape, const bf16* 
 }  // namespace
 
 Bf16Unit bf16_unit() {
-  static const bool has_instruction =
-      avx512::works() && __builtin_cpu_supports("avx512bf16") && onednn_uses_avx512_bf16();
+  static const bool has_instruction = avx512::has_bf16() && onednn_uses_avx512_bf16();
   return matrix_unit_works() ? Bf16Unit::tiles : has_instruction ? Bf16Unit::avx512 : Bf16Unit::none;
 }
 

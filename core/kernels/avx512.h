@@ -11,12 +11,20 @@
 #define TRIL_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
 #define TRIL_AVX512_INLINE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma"), always_inline)) inline
 
+#define TRIL_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
+
 namespace tril::avx512 {
 
 [[nodiscard]] inline bool works() {
   static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("fma");
+  return has;
+}
+
+// Whether there are instructions for bf16, too.
+[[nodiscard]] inline bool has_bf16() {
+  static const bool has = works() && __builtin_cpu_supports("avx512bf16");
   return has;
 }
 

@@ -1,22 +1,72 @@
 // Between f32 and bf16, number by number. Rounding is to nearest, ties to even.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "core/dtype.h"
+#include "core/kernels/avx512.h"
 #include "core/kernels/clones.h"
 
 namespace tril {
 
+namespace convert_rows {
+
 template <class From, class To>
-TRIL_CLONES void convert(const From* from, To* to, int64_t count) {
+TRIL_CLONES void plainly(const From* from, To* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
 }
 
 template <class From, class To>
-TRIL_CLONES void convert_and_add(const From* from, To* to, int64_t count) {
+TRIL_CLONES void and_add(const From* from, To* to, int64_t count) {
   using T = Compute<To>;
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<T>(to[i]) + static_cast<T>(from[i]));
+}
+
+#if defined(__x86_64__)
+// By the instruction for it, which takes denormals for 0, as all that computes here does.
+TRIL_BF16 inline void round(const float* from, bf16* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + 32 <= count; i += 32)
+    _mm512_storeu_si512(to + i,
+                        (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i)));
+  for (; i < count; i += 16) {
+    const auto lanes = static_cast<__mmask16>(count - i >= 16 ? 0xffffu : (1u << (count - i)) - 1u);
+    _mm256_mask_storeu_epi16(to + i, lanes, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, from + i)));
+  }
+}
+#endif
+
+}  // namespace convert_rows
+
+template <class From, class To>
+void convert(const From* from, To* to, int64_t count) {
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bf16>)
+    if (avx512::has_bf16()) return convert_rows::round(from, to, count);
+#endif
+  convert_rows::plainly(from, to, count);
+}
+
+template <class From, class To>
+void convert_and_add(const From* from, To* to, int64_t count) {
+  convert_rows::and_add(from, to, count);
+}
+
+// Results of what is computed element by element, y[i] = [y[i] +] the one that body(begin, end, out) puts into
+// out[i - begin]: where they belong, or, if they must be rounded or added, piece by piece from the cache.
+template <class S, class Body>
+TRIL_INLINE void fill(S* y, int64_t count, bool add, Body&& body) {
+  using T = Compute<S>;
+  if constexpr (std::is_same_v<S, T>)
+    if (!add) return body(int64_t{0}, count, y);
+  constexpr int64_t kPiece = 512;
+  alignas(64) T piece[kPiece];
+  for (int64_t begin = 0; begin < count; begin += kPiece) {
+    const int64_t end = std::min(begin + kPiece, count);
+    body(begin, end, piece);
+    (add ? convert_and_add<T, S> : convert<T, S>)(piece, y + begin, end - begin);
+  }
 }
 
 // A row as numbers to compute with: where it is, or widened into `copy`.

@@ -2,7 +2,7 @@
 // derivative at x, where y is the value; kReads tells which of the two slope needs.
 #pragma once
 
-#include "core/kernels/clones.h"
+#include "core/kernels/convert.h"
 #include "core/op.h"
 #include "core/parallel.h"
 
@@ -15,22 +15,14 @@ struct NoAttrs {};
 namespace elementwise {
 
 template <class F, class S>
-TRIL_CLONES void values(const S* x, S* y, int64_t n, typename F::Attrs attrs) {
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<S>(F::value(static_cast<Compute<S>>(x[i]), attrs));
+TRIL_CLONES void values(const S* x, Compute<S>* y, int64_t n, typename F::Attrs attrs) {
+  for (int64_t i = 0; i < n; ++i) y[i] = F::value(static_cast<Compute<S>>(x[i]), attrs);
 }
 
 template <class F, class S>
-TRIL_CLONES void gradients(const S* x_or_y, const S* dy, S* dx, int64_t n, typename F::Attrs attrs) {
+TRIL_CLONES void gradients(const S* x_or_y, const S* dy, Compute<S>* dx, int64_t n, typename F::Attrs attrs) {
   using T = Compute<S>;
-  for (int64_t i = 0; i < n; ++i)
-    dx[i] = static_cast<S>(static_cast<T>(dy[i]) * F::slope(static_cast<T>(x_or_y[i]), attrs));
-}
-
-template <class F, class S>
-TRIL_CLONES void add_gradients(const S* x_or_y, const S* dy, S* dx, int64_t n, typename F::Attrs attrs) {
-  using T = Compute<S>;
-  for (int64_t i = 0; i < n; ++i)
-    dx[i] = static_cast<S>(static_cast<T>(dx[i]) + static_cast<T>(dy[i]) * F::slope(static_cast<T>(x_or_y[i]), attrs));
+  for (int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(dy[i]) * F::slope(static_cast<T>(x_or_y[i]), attrs);
 }
 
 }  // namespace elementwise
@@ -54,7 +46,9 @@ struct ElementwiseOp {
       const T* const x = op.in(0).ptr<T>();
       T* const y = op.out(0).ptr<T>();
       parallel_for(op.threads(), op.in(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
-        elementwise::values<F, T>(x + begin, y + begin, end - begin, attrs);
+        fill(y + begin, end - begin, false, [&](int64_t from, int64_t to, Compute<T>* out) {
+          elementwise::values<F, T>(x + begin + from, out, to - from, attrs);
+        });
       });
     });
   }
@@ -68,8 +62,9 @@ struct ElementwiseOp {
       if (F::kReads == SlopeReads::output) read = op.out(0).ptr<T>();
       T* const dx = op.din(0).ptr<T>();
       parallel_for(op.threads(), op.shape(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
-        const auto run = op.din(0).accumulate ? elementwise::add_gradients<F, T> : elementwise::gradients<F, T>;
-        run(read + begin, dy + begin, dx + begin, end - begin, attrs);
+        fill(dx + begin, end - begin, op.din(0).accumulate, [&](int64_t from, int64_t to, Compute<T>* out) {
+          elementwise::gradients<F, T>(read + begin + from, dy + begin + from, out, to - from, attrs);
+        });
       });
     });
   }
