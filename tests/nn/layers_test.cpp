@@ -154,6 +154,45 @@ TEST_CASE("Mlp: keeps the width and tells the two forms of GELU apart") {
   CHECK(gap < 1e-2);
 }
 
+TEST_CASE("Mlp: an inner layer whose memory is given back is made again with the same bits") {
+  constexpr int64_t kRows = 8192, kWidth = 64, kInner = 256;  // 8 MiB
+  constexpr int kLayers = 5;
+  ParamStore store;
+  const Mlp mlp(Scope(store), kWidth, kInner, true, Gelu::erf, 1.0);
+  store.freeze();
+  const std::vector<float> values = noise<float>(kRows * kWidth, 1);
+  const auto param = [&](const char* name) { return store.find(name)->value; };
+  const auto plain = [&](const Tensor& x) {
+    return linear(gelu(linear(x, param("c_fc.weight"), param("c_fc.bias"))), param("c_proj.weight"),
+                  param("c_proj.bias"));
+  };
+  int64_t bytes = 0;
+  const auto run = [&](bool plainly) {
+    std::vector<std::vector<float>> all;
+    Context context;
+    context.poison = true;
+    for (int pass = 0; pass < 2; ++pass) {  // memory is one block after the first
+      GradStore gradients(store);
+      Tape tape(context);
+      tape.bind(gradients.binding());
+      const Tensor x = tape.variable<float>({kRows, kWidth}, values);
+      Tensor y = x;
+      for (int i = 0; i < kLayers; ++i) y = plainly ? plain(y) : mlp(y);
+      tape.backward(y, x);
+      all = {values_of<float>(y), values_of<float>(tape.gradient(x))};
+      for (const ParamInfo& info : store.params()) all.push_back(values_of<float>(gradients.of(info)));
+    }
+    bytes = context.memory().bytes();
+    return all;
+  };
+  const auto expected = run(true);
+  const int64_t kept = bytes;
+  const auto got = run(false);
+  CHECK(bytes <= kept - (kLayers - 2) * kRows * kInner * 4);
+  REQUIRE(got.size() == expected.size());
+  for (size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], expected[i]));
+}
+
 TEST_CASE("init: weights are normal with GPT-2's deviation and residual projections with less") {
   ParamStore store(DType::f64, 11);
   const Gpt gpt(store, {.vocabulary = 300, .context = 200, .layers = 3, .heads = 2, .width = 64, .bias = true});
