@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <exception>
 #include <new>
@@ -92,12 +93,26 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
     for (int64_t task = 0; task < count; ++task) body(task, 0);
     return;
   }
+  struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
+  constexpr int kMostShares = 64;
+  const int shares = std::min(parts, kMostShares);
+  std::array<Share, kMostShares> all;
+  for (int i = 0; i < shares; ++i) {
+    all[static_cast<size_t>(i)].next.store(count * i / shares, std::memory_order_relaxed);
+    all[static_cast<size_t>(i)].end = count * (i + 1) / shares;
+  }
   FirstError error;
-  std::atomic<int64_t> next = 0;  // half as long to hand out as OpenMP's own loop, which meets twice
 #pragma omp parallel num_threads(parts)
   {
     flush_denormals();
-    for (int64_t task = next++; task < count; task = next++) error.guard([&] { body(task, omp_get_thread_num()); });
+    const int thread = omp_get_thread_num();
+    for (int i = 0; i < shares; ++i) {
+      Share& share = all[static_cast<size_t>((thread + i) % shares)];
+      for (int64_t task = share.next++; task < share.end; task = share.next++) error.guard([&] { body(task, thread); });
+    }
   }
   error.rethrow();
 }

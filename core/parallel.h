@@ -33,7 +33,8 @@ class FunctionRef<Result(Args...)> {
 // Of the exceptions that bodies throw, the first goes on to the caller once all have ended.
 void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body);
 
-// Calls body(task, thread) for every task in [0, count), handed out one by one: for tasks of unequal length.
+// Calls body(task, thread) for every task in [0, count), for tasks of unequal length. A thread first takes those
+// of its own share, which is where parallel_for's would be: its cache may hold their data. Then it helps the others.
 void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> body);
 
 // Threads worth starting: OMP_NUM_THREADS if set, else the processors this process may run on.

@@ -1,7 +1,11 @@
 #include "core/parallel.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "core/context.h"
 #include "support/catch.h"
@@ -28,6 +32,44 @@ TEST_CASE("parallel: what a member of a team throws reaches the caller, and the 
     });
     CHECK(sum == 45);
   }
+}
+
+TEST_CASE("parallel: every task is done once, whatever the numbers of tasks and threads") {
+  for (const int threads : {1, 2, 3, 7, 67}) {
+    (void)granted_threads(threads);
+    for (const int64_t count : {0, 1, 2, 5, 64, 67, 200}) {
+      std::vector<std::atomic<int>> times(static_cast<size_t>(count));
+      parallel_tasks(threads, count, [&](int64_t task, int thread) {
+        if (thread >= 0 && thread < threads) ++times[static_cast<size_t>(task)];
+      });
+      INFO(cat(threads, " threads, ", count, " tasks"));
+      CHECK(std::all_of(times.begin(), times.end(), [](const auto& n) { return n == 1; }));
+    }
+  }
+}
+
+TEST_CASE("parallel: a thread begins with its own share of the tasks, and helps the others") {
+  if (granted_threads(2) < 2) {
+    WARN("skipped: the system gives one thread alone");
+    return;
+  }
+  constexpr int64_t kTasks = 8;
+  std::atomic<int> begun = 0;
+  std::array<std::atomic<int64_t>, 2> first = {-1, -1};
+  std::array<std::atomic<int64_t>, 2> done = {};
+  parallel_tasks(2, kTasks, [&](int64_t task, int thread) {
+    const auto me = static_cast<size_t>(thread);
+    if (first[me] < 0) {
+      first[me] = task;
+      ++begun;
+      while (begun < 2) std::this_thread::yield();
+    }
+    ++done[me];
+    while (thread == 1 && done[0] + done[1] < kTasks) std::this_thread::yield();  // until thread 0 has done its rest
+  });
+  CHECK(first[0] == 0);
+  CHECK(first[1] == kTasks / 2);
+  CHECK(done[0] == kTasks - 1);
 }
 
 TEST_CASE("context: its threads can change within what it was made for") {
