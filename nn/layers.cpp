@@ -47,8 +47,7 @@ Mlp::Mlp(const Scope& scope, int64_t width, int64_t inner, bool bias, Gelu form,
 Tensor Mlp::operator()(const Tensor& x) const {
   const Tensor hidden = gelu(c_fc_(x), form_);  // (…, inner)
   const Tensor y = c_proj_(hidden);
-  constexpr int64_t kWorthItsMemory = int64_t{8} << 20;  // bytes; to make less again takes 5 % of a step
-  if (hidden.bytes() >= kWorthItsMemory) y.tape->discard(hidden);
+  if (hidden.bytes() >= kRemadeFrom) y.tape->discard(hidden);
   return y;
 }
 

@@ -61,10 +61,13 @@ class LayerNorm {
   double epsilon_;
 };
 
-// Two linear layers with a GELU between: c_fc (C to inner), c_proj (inner to C). Of the two inner tensors backward
-// keeps the first and makes the GELU's again.
+// Two linear layers with a GELU between: c_fc (C to inner), c_proj (inner to C). Where the GELU's result takes
+// kRemadeFrom bytes or more, its memory is given back, and backward makes it again; to make less again would take 5 %
+// of a step.
 class Mlp {
  public:
+  static constexpr int64_t kRemadeFrom = int64_t{8} << 20;
+
   Mlp(const Scope& scope, int64_t width, int64_t inner, bool bias, Gelu form,
       double projection_deviation = kInitDeviation);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;

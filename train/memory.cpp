@@ -1,6 +1,7 @@
 #include "train/memory.h"
 
 #include "core/check.h"
+#include "nn/layers.h"
 #include "train/files.h"
 
 namespace tril {
@@ -8,14 +9,15 @@ namespace tril {
 double training_bytes(const GptConfig& config, int64_t batch, DType precision) {
   const auto number = [](int64_t value) { return static_cast<double>(value); };
   constexpr double kCopies = 4, kFloat = 4;  // weights, gradients, and the optimizer's two moments
-  // Kept for backward: norms and sums, q k v, attention, and the MLP's inner layer; recomputing, what a layer begins
-  // with, and the rest of one.
-  constexpr double kWidthsALayer = 12, kWidthsToBegin = 2;
+  // Kept for backward: norms and sums, q k v, attention, and the MLP's inner layer, before its GELU and, if small,
+  // after it; recomputing, what a layer begins with, and the rest of one.
+  constexpr double kWidthsALayer = 12, kWidthsInside = 4, kWidthsToBegin = 2;
   constexpr double kWidthsAtWork = 20;  // of one layer in backward, mostly gradients
   constexpr double kNarrow = 0.6;       // of that in bf16, with the f32 that stays
   const double tokens = number(batch) * number(config.context), layers = number(config.layers);
-  const double widths =
-      (config.recompute ? layers * kWidthsToBegin + kWidthsALayer : layers * kWidthsALayer) + kWidthsAtWork;
+  const double inside = tokens * kWidthsInside * number(config.width) * static_cast<double>(size_of(precision));
+  const double a_layer = kWidthsALayer + (inside < static_cast<double>(Mlp::kRemadeFrom) ? kWidthsInside : 0);
+  const double widths = (config.recompute ? layers * kWidthsToBegin + a_layer : layers * a_layer) + kWidthsAtWork;
   const double share = precision == DType::bf16 ? kNarrow : 1.0;
   const double activations = tokens * (share * widths * number(config.width) + 2 * number(config.vocabulary));
   return kFloat * (kCopies * number(config.parameters()) + activations);
