@@ -64,14 +64,14 @@ tril_apt_install() {
 
 # Follows a build: one live line on a terminal, a line for every quarter elsewhere.
 tril_show_progress() {
-  local line percent next=25
+  local line percent next=25 begin=$SECONDS
   while IFS= read -r line; do
     case $line in \[*%\]*) ;; *) continue ;; esac
     percent=${line#[}
     percent=${percent%%%*}
     if [ -t 2 ]; then
       printf '\r\033[K%.79s' "$line" >&2
-    elif [ "$percent" -ge "$next" ] && [ "$percent" -lt 100 ]; then
+    elif [ "$percent" -ge "$next" ] && [ "$percent" -lt 100 ] && [ $((SECONDS - begin)) -ge 5 ]; then
       tril_say "$((percent)) % built"
       next=$((percent / 25 * 25 + 25))
     fi
@@ -88,7 +88,7 @@ tril_build() {
     tril_say "Building anew, as the project has moved"
     rm -rf "$folder"
   fi
-  [ -f "$folder/CMakeCache.txt" ] || tril_say "Building, which takes a few minutes the first time (preset $preset) …"
+  tril_say "Building what is not built yet, which takes a few minutes the first time (preset $preset) …"
   (cd "$tril_root" && cmake --preset "$preset") >"$log" 2>&1 ||
     tril_fail "CMake cannot configure the build: $(grep -m 1 -A 2 'CMake Error' "$log" | tail -n 1 | sed 's/^ *//') (all of it: $log)"
   (cd "$tril_root" && cmake --build --preset "$preset" -j "$(nproc 2>/dev/null || echo 2)" "${target[@]}") 2>&1 |

@@ -40,17 +40,6 @@ const std::string& metadata_of(const Safetensors& file, const char* key) {
   return found->second;
 }
 
-void remove_other_states(const std::string& folder, int64_t step) {
-  std::vector<std::string> others;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error); !error && at != std::filesystem::directory_iterator();
-       at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (is_optimizer_file(name) && name != optimizer_file(step)) others.push_back(at->path().string());
-  }
-  for (const std::string& path : others) ::unlink(path.c_str());  // what stays does no harm
-}
-
 // One parameter's part of a buffer.
 const SafetensorsEntry& entry_of(const Safetensors& file, const std::string& name, const ParamInfo& param) {
   const SafetensorsEntry* const entry = file.find(name);
@@ -62,6 +51,17 @@ const SafetensorsEntry& entry_of(const Safetensors& file, const std::string& nam
 }
 
 }  // namespace
+
+void remove_other_states(const std::string& folder, int64_t step) {
+  std::vector<std::string> others;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error); !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (is_optimizer_file(name) && name != optimizer_file(step)) others.push_back(at->path().string());
+  }
+  for (const std::string& path : others) ::unlink(path.c_str());  // what stays does no harm
+}
 
 void save_checkpoint(const std::string& folder, const Model& model, const AdamW& optimizer) {
   std::vector<SafetensorsTensor> tensors;

@@ -18,5 +18,7 @@ void save_checkpoint(const std::string& folder, const Model& model, const AdamW&
 [[nodiscard]] Model load_checkpoint(const std::string& folder);
 // The optimizer's state that belongs to it. `optimizer` is over the model's parameters.
 void load_optimizer(const std::string& folder, const Model& model, AdamW& optimizer);
+// Removes the optimizer's states of all steps but this one.
+void remove_other_states(const std::string& folder, int64_t step);
 
 }  // namespace tril

@@ -182,7 +182,9 @@ void load_weights(const Safetensors& file, Model& model) {
     if (bad == 0 && here > 0) first = param.name;
     bad += here;
   }
-  if (bad > 0) model.warnings.push_back(cat(file.where, ": ", bad, " weights are not finite, the first in ", first));
+  if (bad > 0)
+    model.warnings.push_back(
+        cat(file.where, ": ", bad, bad == 1 ? " weight is" : " weights are", " not finite, the first in ", first));
   check_head(file, *model.params);
 }
 

@@ -36,6 +36,10 @@ int64_t step_of(std::string_view line) {
   return step;
 }
 
+bool is_of_an_evaluation(std::string_view line) {
+  return line.starts_with("{\"event\":\"eval\"") || line.starts_with("{\"event\":\"sample\"");
+}
+
 }  // namespace
 
 std::string fixed(double value, int digits) {
@@ -63,13 +67,15 @@ LineFile::LineFile(const std::string& path, Log& log) : path_(path), log_(log) {
     append("");
 }
 
-void LineFile::forget_after(int64_t step) {
+void LineFile::forget_after(int64_t step, bool evaluated) {
   struct stat kind {};
   if (file_.get() < 0 || ::fstat(file_.get(), &kind) != 0 || !S_ISREG(kind.st_mode)) return;  // a device has no past
   std::ifstream lines(path_, std::ios::binary);
   int64_t at = 0, cut = -1;  // where the lines begin that are to go
   for (std::string line; std::getline(lines, line); at += static_cast<int64_t>(line.size()) + 1) {
-    if (!line.empty() && step_of(line) <= step)
+    const int64_t told = step_of(line);
+    const bool comes_again = told > step || (told == step && !evaluated && is_of_an_evaluation(line));
+    if (!line.empty() && !comes_again)
       cut = -1;
     else if (cut < 0)
       cut = at;
@@ -108,9 +114,9 @@ bool Report::due(Clock::duration interval) {
   return true;
 }
 
-std::string Report::progress() const {
+std::string Report::progress(double validation) const {
   std::string line = cat("step ", last_.step, "/", options_.steps, "  loss ", fixed(last_.loss, 4),
-                         validation_ ? cat("  validation ", fixed(*validation_, 4)) : "");
+                         std::isnan(validation) ? "" : cat("  validation ", fixed(validation, 4)));
   if (steps_timed_ == 0) return line;
   const double speed = static_cast<double>(options_.tokens_a_step) / seconds_a_step_;
   const double left = static_cast<double>(options_.steps - last_.step) * seconds_a_step_;
@@ -133,9 +139,9 @@ void Report::step(const StepResult& result, double seconds) {
                       ",\"seconds\":", fixed(elapsed, 3)));
   }
   if (log_.is_live()) {
-    if (due(100ms)) log_.live(progress());
-  } else if (due(10s)) {
-    log_.note(progress());
+    if (due(100ms)) log_.live(progress(ModelState::kUnknown));
+  } else if (result.step < options_.steps && due(10s)) {  // of the last one, its evaluation tells
+    log_.note(progress(ModelState::kUnknown));
   }
 }
 
@@ -145,7 +151,6 @@ void Report::evaluation(const ModelState& state) {
   last_.step = state.step;
   std::string line, members = cat("\"step\":", state.step);
   if (!std::isnan(state.loss)) {
-    validation_ = state.loss;
     members += cat(",\"loss\":", state.loss, ",\"best_loss\":", state.best_loss);
     if (state.step != state.best_step) line += cat("  best so far ", fixed(state.best_loss, 4));
     if (options_.best_possible) {
@@ -153,7 +158,7 @@ void Report::evaluation(const ModelState& state) {
       members += cat(",\"best_possible\":", *options_.best_possible);
     }
   }
-  log_.note(progress() + line);
+  log_.note(progress(state.loss) + line);
   said_ = Clock::now();
   event("eval", members);
 }

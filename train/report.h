@@ -24,8 +24,8 @@ class LineFile {
  public:
   LineFile(const std::string& path, Log& log);
   void append(std::string_view line);
-  // Cuts off the last lines that tell of later steps.
-  void forget_after(int64_t step);
+  // Cuts off the last lines that tell of later steps, and, unless this one was evaluated, of its evaluation.
+  void forget_after(int64_t step, bool evaluated);
 
  private:
   void give_up(const std::string& what);
@@ -45,8 +45,8 @@ class Report {
   };
   Report(Options options, Log& log);
 
-  // A run that goes on from this step: what log.jsonl tells of later ones comes again.
-  void forget_after(int64_t step) { file_.forget_after(step); }
+  // A run that goes on from this step, evaluated or not: what log.jsonl tells of what comes after, comes again.
+  void forget_after(int64_t step, bool evaluated) { file_.forget_after(step, evaluated); }
   // A line of log.jsonl about the run as a whole: `members` follow "event" in the object.
   void event(std::string_view name, std::string_view members);
   void step(const StepResult& result, double seconds);
@@ -56,14 +56,13 @@ class Report {
 
  private:
   using Clock = std::chrono::steady_clock;
-  [[nodiscard]] std::string progress() const;
+  [[nodiscard]] std::string progress(double validation) const;  // unless that is NaN
   [[nodiscard]] bool due(Clock::duration interval);
 
   Options options_;
   Log& log_;
   LineFile file_;
   StepResult last_;
-  std::optional<double> validation_;
   double seconds_a_step_ = 0;  // smoothed, from the second step on
   int64_t steps_timed_ = 0;
   bool begun_ = false;

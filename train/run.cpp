@@ -49,7 +49,8 @@ void Run::store_config() {
 void Run::resume(bool changed) {
   load_optimizer(parts_.folder.path(), parts_.model, trainer_.optimizer());
   saved_step_ = trainer_.steps_done();
-  report_.forget_after(saved_step_);
+  remove_other_states(parts_.folder.path(), saved_step_);  // of a process that was killed while it saved
+  report_.forget_after(saved_step_, !evaluation_is_missing());
   changed_ = changed;
   if (!changed) attempt("the configuration", [&] { store_config(); });
   failure_.clear();  // of models, which is what counts at the run's end
@@ -141,14 +142,24 @@ bool Run::evaluate_and_save() {
     state.loss = *loss;
   }
   keep_if_best();
-  save_last();
+  std::optional<std::string> text;
+  if (parts_.model.training.sample_length > 0) {
+    text = sample();
+    if (!text) {
+      state.loss = ModelState::kUnknown;
+      return false;
+    }
+  }
+  // What is told before it is saved is told again after a kill; the other way around it would be lost.
   report_.evaluation(state);
-  if (parts_.model.training.sample_length > 0) report_.sample(state.step, sample());
+  if (text) report_.sample(state.step, *text);
+  save_last();
   return true;
 }
 
-// A short text by the model as it is now, another at each step.
-std::string Run::sample() const {
+// A short text by the model as it is now, another at each step; none if stopped. Without a validation part nobody would
+// know that it is missing, so then it is finished.
+std::optional<std::string> Run::sample() const {
   constexpr double kTemperature = 0.8;
   const Model& model = parts_.model;
   Decoder decoder(*model.params, model.config);
@@ -156,28 +167,32 @@ std::string Run::sample() const {
                   model.config.vocabulary);
   const int32_t start = model.tokenizer.start_token();
   std::string text;
+  bool whole = true;
   write_text(decoder, sampler, model.tokenizer, {&start, 1},
              {.length = model.training.sample_length, .stop = {}, .stream = static_cast<uint32_t>(model.state.step)},
              [&](std::string_view piece) {
                text += piece;
-               return !options_.stopped();
+               whole = parts_.data.val_size() == 0 || !options_.stopped();
+               return whole;
              });
-  return text;
+  return whole ? std::optional(text) : std::nullopt;
 }
 
-// An evaluation that was due when the run was stopped is made up for.
 bool Run::evaluation_is_due() const {
   const int64_t step = trainer_.steps_done();
   const TrainConfig& config = parts_.model.training;
   return step > 0 && (step % config.eval_every == 0 || step == config.steps) && std::isnan(parts_.model.state.loss);
 }
 
+// An evaluation that was due when the run was stopped is made up for.
+bool Run::evaluation_is_missing() const { return parts_.data.val_size() > 0 && evaluation_is_due(); }
+
 void Run::choose_threads(double step_seconds) {
   if (!thread_choice_) return;
   if (thread_choice_->took(step_seconds)) {
     const int chosen = thread_choice_->chosen();
-    parts_.log.note(cat("threads: ", chosen, " from here on, with which steps are fastest (",
-                        fixed(1e3 * thread_choice_->chosen_seconds(), 2), " ms)"));
+    parts_.log.note(cat("threads: ", chosen, " from here on, the fastest of those timed (",
+                        fixed(1e3 * thread_choice_->chosen_seconds(), 2), " ms a step)"));
     report_.event("threads", cat("\"step\":", trainer_.steps_done(), ",\"threads\":", chosen));
   }
   parts_.context.use_threads(thread_choice_->threads());
@@ -185,7 +200,7 @@ void Run::choose_threads(double step_seconds) {
 
 bool Run::go_on() {
   const TrainConfig& config = parts_.model.training;
-  if (parts_.data.val_size() > 0 && evaluation_is_due() && !evaluate_and_save()) return false;
+  if (evaluation_is_missing() && !evaluate_and_save()) return false;
   while (trainer_.steps_done() < config.steps) {
     const auto begin = std::chrono::steady_clock::now();
     const auto result = trainer_.step(options_.stopped);

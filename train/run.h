@@ -41,12 +41,13 @@ class Run {
  private:
   [[nodiscard]] bool go_on();
   [[nodiscard]] bool evaluation_is_due() const;
+  [[nodiscard]] bool evaluation_is_missing() const;
   [[nodiscard]] bool evaluate_and_save();
   void store_config();
   void choose_threads(double step_seconds);
   void keep_changes();
   void recall_best(const std::string& path);
-  [[nodiscard]] std::string sample() const;
+  [[nodiscard]] std::optional<std::string> sample() const;
   void keep_if_best();
   void save_last();
   void attempt(const std::string& what, const std::function<void()>& save);

@@ -29,6 +29,14 @@ struct TinyShell : Shell {
   [[nodiscard]] int64_t step(const std::string& file) const {
     return nlohmann::json::parse(run("tril info --json " + file).out).at("step").get<int64_t>();
   }
+  // What a run's log tells of its evaluations.
+  [[nodiscard]] std::string evaluations(const std::string& run_folder) const {
+    return run("grep -E '\"event\":\"(eval|sample)\"' " + run_folder + "/log.jsonl").out;
+  }
+  // How many optimizer's states a run's folder holds.
+  [[nodiscard]] std::string states(const std::string& run_folder) const {
+    return run("ls " + run_folder + " | grep -c optimizer").out;
+  }
 };
 
 }  // namespace
@@ -50,6 +58,47 @@ TEST_CASE("tril train: killed at any moment and resumed, a run ends with the sam
   CHECK(outcome.code == 0);
   for (const char* name : {"/last.safetensors", "/model.safetensors", "/optimizer-400.safetensors"})
     CHECK((shell.read(std::string("killed") + name) == shell.read(std::string("straight") + name)));
+  CHECK((shell.evaluations("killed") == shell.evaluations("straight")));
+  CHECK(shell.states("killed") == "1\n");
+}
+
+TEST_CASE("tril train: a sample that a signal cuts short is made again, and none is told of twice") {
+  const TinyShell shell;
+  for (const std::string& split : {std::string(), std::string(" --val-fraction 0")}) {
+    const std::string flags = kDemanding + "--steps 6 --eval-every 1 --sample-length 20000" + split,
+                      straight = "straight" + std::to_string(split.size()), run = "cut" + std::to_string(split.size());
+    REQUIRE(shell.run("tril train book.txt --out " + straight + flags).code == 0);
+    const Outcome stopped = shell.run(kStartAndAwait + "start book.txt --out " + run + flags +
+                                      "\nawait '\"step\":2,' " + run + "/log.jsonl; kill -TERM $pid; wait $pid");
+    CHECK(stopped.code == 143);
+    CHECK(shell.run("tril train --resume " + run).code == 0);
+    CHECK(shell.evaluations(straight).size() > 6 * 20000);
+    CHECK((shell.evaluations(run) == shell.evaluations(straight)));
+  }
+}
+
+TEST_CASE("tril train: a process that is killed while it saves leaves no line of the log out and no old state behind") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 15 --eval-every 5 --threads 1 --quiet --out killed").code == 0);
+  REQUIRE(shell.run("cp -r killed straight; tril train --resume straight --steps 20 --quiet").code == 0);
+  // As such a process leaves it: the log already tells of step 20, the states are those of 15 and 20.
+  REQUIRE(shell.run("cp straight/log.jsonl straight/optimizer-20.safetensors killed").code == 0);
+  CHECK(shell.run("tril train --resume killed --steps 20 --quiet").code == 0);
+  CHECK((shell.evaluations("killed") == shell.evaluations("straight")));
+  CHECK(shell.states("killed") == "1\n");
+  // And one that was killed after the commit: nothing is left to do but to tidy up.
+  REQUIRE(shell.run("touch killed/optimizer-15.safetensors; tril train --resume killed --quiet").code == 0);
+  CHECK(shell.states("killed") == "1\n");
+  CHECK((shell.evaluations("killed") == shell.evaluations("straight")));
+}
+
+TEST_CASE("tril train: the way to go on that it names has the text where that came through standard input") {
+  const TinyShell shell;
+  const Outcome stopped =
+      shell.run(kStartAndAwait + "\"$TRIL\" train - --out piped --steps 100000" + kDemanding +
+                "< book.txt & pid=$!\nawait '\"step\":10,' piped/log.jsonl; kill -TERM $pid; wait $pid");
+  CHECK(stopped.code == 143);
+  CHECK_THAT(stopped.err, contains("to go on: tril train --resume piped - < TEXT"));
 }
 
 TEST_CASE("tril train: a signal finishes the step, saves, says how to go on, and the run ends the same") {

@@ -32,6 +32,31 @@ TEST_CASE("report: numbers and durations as people read them") {
   CHECK(duration_text(1e30) == duration_text(1e9));
 }
 
+TEST_CASE("report: what comes again is forgotten, and nothing else") {
+  const std::string first = R"({"event":"step","step":1})", second = R"({"event":"step","step":2})",
+                    evaluation = R"({"event":"eval","step":2})", sample = R"({"event":"sample","step":2})",
+                    resume = R"({"event":"resume","step":2})", third = R"({"event":"step","step":3})";
+  const auto left = [](const std::vector<std::string>& lines, int64_t step, bool evaluated) {
+    const TempFolder folder;
+    Log log(true);
+    LineFile file(folder / "log", log);
+    for (const std::string& line : lines) file.append(line);
+    file.forget_after(step, evaluated);
+    std::vector<std::string> out;
+    std::istringstream text(contents_of(folder / "log"));
+    for (std::string line; std::getline(text, line);) out.push_back(line);
+    return out;
+  };
+  using Lines = std::vector<std::string>;
+  const Lines all = {first, second, evaluation, sample, third};
+  CHECK(left(all, 3, true) == all);
+  CHECK(left(all, 2, true) == Lines{first, second, evaluation, sample});
+  CHECK(left(all, 2, false) == Lines{first, second});
+  CHECK(left(all, 1, true) == Lines{first});
+  CHECK(left({first, second, evaluation, sample, resume}, 2, true) == Lines{first, second, evaluation, sample, resume});
+  CHECK(left({first, second, resume, evaluation}, 2, false) == Lines{first, second, resume});
+}
+
 TEST_CASE("report: the log has the first step, every n-th, and each evaluation with its sample") {
   const TempFolder folder;
   Log log(true);

@@ -56,8 +56,9 @@ Flags sample_flags() {
        {.name = "stop", .help = "End before this text.", .value = "TEXT"},
        {.name = "no-prompt", .help = "Leave the prompt out of what is printed."},
        {.name = "dtype",
-        .help = "What weights, keys and values are kept as: f32; bf16, half as much to read and a little less exact;\n"
-                "or auto, bf16 where the processor multiplies it.",
+        .help =
+            "What weights, keys and values are kept as: f32; bf16, half as much to read and a little less exact; or "
+            "auto, bf16 where the processor multiplies it.",
         .value = "TYPE",
         .fallback = "f32"},
        {.name = "threads",

@@ -1,4 +1,5 @@
 // tril train: from a text and flags to a run.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -146,9 +147,12 @@ std::string last_line(const Model& model, const RunFolder& folder) {
 
 int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, Log& log) {
   const bool done = run.train();
+  const auto& paths = model.state.text.paths;
+  const bool piped = std::find(paths.begin(), paths.end(), "-") != paths.end();
   if (!done)
     log.note(cat("stopped at step ", model.state.step, " of ", model.training.steps,
-                 " and saved; to go on: tril train ", "--resume ", shell_quoted(folder.path())));
+                 " and saved; to go on: tril train ", "--resume ", shell_quoted(folder.path()),
+                 piped ? " - < TEXT" : ""));
   constexpr int kSignalBase = 128;
   try {
     write_output(last_line(model, folder));
