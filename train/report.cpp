@@ -114,9 +114,11 @@ bool Report::due(Clock::duration interval) {
   return true;
 }
 
-std::string Report::progress(double validation) const {
-  std::string line = cat("step ", last_.step, "/", options_.steps, "  loss ", fixed(last_.loss, 4),
-                         std::isnan(validation) ? "" : cat("  validation ", fixed(validation, 4)));
+std::string Report::progress() const {
+  std::string line = cat("step ", last_.step, "/", options_.steps, "  loss ", fixed(last_.loss, 4));
+  if (validation_) line += cat("  validation ", fixed(*validation_, 4));
+  const bool has_room = !log_.is_live();  // a terminal's line is short
+  if (validation_ && has_room && validated_ != last_.step) line += cat(" at step ", validated_);
   if (steps_timed_ == 0) return line;
   const double speed = static_cast<double>(options_.tokens_a_step) / seconds_a_step_;
   const double left = static_cast<double>(options_.steps - last_.step) * seconds_a_step_;
@@ -139,9 +141,9 @@ void Report::step(const StepResult& result, double seconds) {
                       ",\"seconds\":", fixed(elapsed, 3)));
   }
   if (log_.is_live()) {
-    if (due(100ms)) log_.live(progress(ModelState::kUnknown));
+    if (due(100ms)) log_.live(progress());
   } else if (result.step < options_.steps && due(10s)) {  // of the last one, its evaluation tells
-    log_.note(progress(ModelState::kUnknown));
+    log_.note(progress());
   }
 }
 
@@ -151,6 +153,8 @@ void Report::evaluation(const ModelState& state) {
   last_.step = state.step;
   std::string line, members = cat("\"step\":", state.step);
   if (!std::isnan(state.loss)) {
+    validation_ = state.loss;
+    validated_ = state.step;
     members += cat(",\"loss\":", state.loss, ",\"best_loss\":", state.best_loss);
     if (state.step != state.best_step) line += cat("  best so far ", fixed(state.best_loss, 4));
     if (options_.best_possible) {
@@ -158,7 +162,7 @@ void Report::evaluation(const ModelState& state) {
       members += cat(",\"best_possible\":", *options_.best_possible);
     }
   }
-  log_.note(progress(state.loss) + line);
+  log_.note(progress() + line);
   said_ = Clock::now();
   event("eval", members);
 }

@@ -56,14 +56,16 @@ class Report {
 
  private:
   using Clock = std::chrono::steady_clock;
-  [[nodiscard]] std::string progress(double validation) const;  // unless that is NaN
+  [[nodiscard]] std::string progress() const;
   [[nodiscard]] bool due(Clock::duration interval);
 
   Options options_;
   Log& log_;
   LineFile file_;
   StepResult last_;
-  double seconds_a_step_ = 0;  // smoothed, from the second step on
+  std::optional<double> validation_;  // the latest loss,
+  int64_t validated_ = 0;             // of this step
+  double seconds_a_step_ = 0;         // smoothed, from the second step on
   int64_t steps_timed_ = 0;
   bool begun_ = false;
   Clock::time_point start_ = Clock::now(), said_ = start_;
