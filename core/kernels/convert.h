@@ -17,12 +17,6 @@ TRIL_CLONES void plainly(const From* from, To* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
 }
 
-template <class From, class To>
-TRIL_CLONES void and_add(const From* from, To* to, int64_t count) {
-  using T = Compute<To>;
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<T>(to[i]) + static_cast<T>(from[i]));
-}
-
 #if defined(__x86_64__)
 // By the instruction for it, which takes denormals for 0, as all that computes here does.
 TRIL_BF16 inline void round(const float* from, bf16* to, int64_t count) {
@@ -49,8 +43,9 @@ void convert(const From* from, To* to, int64_t count) {
 }
 
 template <class From, class To>
-void convert_and_add(const From* from, To* to, int64_t count) {
-  convert_rows::and_add(from, to, count);
+TRIL_CLONES void convert_and_add(const From* from, To* to, int64_t count) {
+  using T = Compute<To>;
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<T>(to[i]) + static_cast<T>(from[i]));
 }
 
 // Results of what is computed element by element, y[i] = [y[i] +] the one that body(begin, end, out) puts into

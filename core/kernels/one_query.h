@@ -18,7 +18,6 @@ inline constexpr int64_t kKeys = 4;  // taken at a time: up to kKeys - 1 rows be
 
 using rows::Lanes;
 
-TRIL_INLINE Lanes<float>& lanes_at(float* x) { return *reinterpret_cast<Lanes<float>*>(x); }
 TRIL_INLINE Lanes<float> wide(const float* x) { return rows::lanes(x); }
 TRIL_INLINE Lanes<float> wide(const bf16* x) {
   uint32_t words[kLanes];
@@ -61,7 +60,7 @@ TRIL_INLINE void mix_lanes(const float* shares, const W* v, int64_t row, int64_t
   for (; t < tokens; ++t)
     for (int64_t i = 0; i < kVectors; ++i) sums[0][i] += shares[t] * wide(v + t * row + i * kLanes);
   for (int64_t i = 0; i < kVectors; ++i)
-    lanes_at(out + i * kLanes) = factor * ((sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]));
+    rows::lanes(out + i * kLanes) = factor * ((sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]));
 }
 
 // What one query sees of a head: keys and values of so many tokens, `row` apart.
