@@ -142,14 +142,14 @@ TEST_CASE("tril train: the time left is said from the second step on, for the fi
 
 TEST_CASE("tril train: a run ends with the same files at any number of threads, also where that changes on the way") {
   const TinyShell shell;
-  const std::string flags = kDemanding + "--width 64 --context 48 --batch 8 --steps 300 --eval-every 100 --quiet";
+  const std::string flags = kDemanding + "--width 64 --context 48 --batch 8 --steps 200 --eval-every 100 --quiet";
   REQUIRE(shell.train(flags + " --out straight").code == 0);
   const Outcome other = shell.run(kStartAndAwait + "export OMP_NUM_THREADS=2\nstart book.txt --out other " + flags +
                                   "\nawait '\"step\":10,' other/log.jsonl; kill -TERM $pid; wait $pid\n"
                                   "OMP_NUM_THREADS=1 tril train --resume other --quiet");
   CHECK(other.code == 0);
   CHECK_THAT(shell.read("other/log.jsonl"), contains("\"threads\":2") && contains("\"threads\":1,"));
-  for (const char* name : {"/last.safetensors", "/model.safetensors", "/optimizer-300.safetensors"})
+  for (const char* name : {"/last.safetensors", "/model.safetensors", "/optimizer-200.safetensors"})
     CHECK((shell.read(std::string("other") + name) == shell.read(std::string("straight") + name)));
 }
 
