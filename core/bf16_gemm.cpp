@@ -129,6 +129,7 @@ TRIL_BF16 void store(const float* sums, int64_t rows, int64_t columns, bool add,
 
 struct Part {  // of a product: rows of C and numbers of the inner axis
   int64_t row, rows, k, inner;
+  bool first;  // to write these rows
 };
 
 template <class Unit, class Out>
@@ -144,19 +145,41 @@ class Bf16Gemm {
     const int64_t rows = std::clamp((s_.m / (4 * threads) + kBlock - 1) / kBlock * kBlock, kBlock, kMostRows);
     Scratch scratch(context.scratch());
     packed_ = scratch.get<bf16>(panels(s_.n) * steps(group) * kTileSize);
-    for (int64_t k = 0; k < s_.k; k += group) {
-      const int64_t inner = std::min(group, s_.k - k);
-      pack_b(threads, k, inner);
+    for (group_ = 0; group_ < s_.k; group_ += group) {
+      const int64_t inner = std::min(group, s_.k - group_);
+      pack_b(threads, group_, inner);
+      if (std::is_same_v<Out, float> && s_.transpose_a && s_.k >= kLongInner && s_.k == group && s_.m >= 2 * kBlock)
+        return multiply_by_halves(context, threads, rows);
       parallel_tasks(threads, (s_.m + rows - 1) / rows, [&](int64_t task, int thread) {
         Scratch own(context.scratch(thread));
-        multiply_rows(own, {task * rows, std::min(rows, s_.m - task * rows), k, inner});
+        multiply_rows(own, {task * rows, std::min(rows, s_.m - task * rows), group_, inner, group_ == 0});
       });
     }
   }
 
  private:
   static constexpr int64_t kWorthATeam = int64_t{1} << 18;  // multiplications
-  static constexpr int64_t kMostRows = 128, kGroup = 2048;
+  static constexpr int64_t kMostRows = 128, kGroup = 2048, kLongInner = 256;
+
+  struct Range {
+    int64_t begin, end;
+  };
+
+  // As in core/gemm.cpp: a thread begins with the half of the inner axis that it made.
+  void multiply_by_halves(Context& context, int threads, int64_t rows) const {
+    const int64_t middle_row = s_.m / kBlock / 2 * kBlock, middle = steps(s_.k) / 2 * kStep;
+    const Range of_rows[] = {{0, middle_row}, {middle_row, s_.m}}, of_inner[] = {{0, middle}, {middle, s_.k}};
+    const auto tasks = [&](const Range& range) { return (range.end - range.begin + rows - 1) / rows; };
+    for (const size_t pass : {0, 1})
+      parallel_tasks(threads, tasks(of_rows[0]) + tasks(of_rows[1]), [&](int64_t task, int thread) {
+        Scratch own(context.scratch(thread));
+        const int64_t front = tasks(of_rows[pass]);
+        const size_t half = task < front ? 0 : 1;
+        const Range range = of_rows[half ^ pass], inner = of_inner[half];
+        const int64_t row = range.begin + (half == 0 ? task : task - front) * rows;
+        multiply_rows(own, {row, std::min(rows, range.end - row), inner.begin, inner.end - inner.begin, pass == 0});
+      });
+  }
 
   void pack_b(int threads, int64_t k, int64_t inner) {
     panel_b_ = steps(inner) * kTileSize;
@@ -193,14 +216,15 @@ class Bf16Gemm {
 
   void multiply_rows(Scratch& scratch, const Part& part) const {
     const Panels a = panels_of_a(scratch, part);
+    const int64_t first_step = (part.k - group_) / kStep;
     const typename Unit::Ready ready;
     for (int64_t column = 0; column < s_.n; column += kBlock) {
-      const Panels b{reinterpret_cast<const char*>(packed_ + column / kSide * panel_b_), 64, kTileSize * 2,
-                     panel_b_ * 2};
+      const Panels b{reinterpret_cast<const char*>(packed_ + column / kSide * panel_b_ + first_step * kTileSize), 64,
+                     kTileSize * 2, panel_b_ * 2};
       for (int64_t row = 0; row < part.rows; row += kBlock) {
         const Panels at{a.data + row / kSide * a.panel, a.row, a.step, a.panel};
         multiply_block(at, b, steps(part.inner), part.row + row, std::min(kBlock, part.rows - row), column,
-                       std::min(kBlock, s_.n - column), part.k == 0);
+                       std::min(kBlock, s_.n - column), part.first);
       }
     }
   }
@@ -230,6 +254,7 @@ class Bf16Gemm {
   const bf16 *a_, *b_;
   Out* c_;
   const float* bias_;
+  int64_t group_ = 0;       // where the packed part of the inner axis begins
   bf16* packed_ = nullptr;  // B's panels
   int64_t panel_b_ = 0;     // between them
 };

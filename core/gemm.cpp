@@ -54,6 +54,11 @@ void fill_without_product(const MatmulShape& shape, T* c, const Sum* bias) {
 struct Cut {
   int64_t rows, columns;  // of C, a task
   int64_t row_parts, column_parts;
+  [[nodiscard]] int64_t parts() const { return row_parts * column_parts; }
+};
+
+struct Inner {  // of the inner axis
+  int64_t begin, count;
 };
 
 Cut cut(const MatmulShape& shape) {
@@ -68,20 +73,36 @@ Cut cut(const MatmulShape& shape) {
   return {rows, columns, divide(shape.m, rows), divide(shape.n, columns)};
 }
 
-void multiply_part(const MatmulShape& s, const Cut& cut, int64_t part, const float* a, const float* b, float* c,
-                   const float* bias) {
-  const int64_t parts = cut.row_parts * cut.column_parts, index = part / parts;
-  const int64_t row = part % parts / cut.column_parts * cut.rows, rows = std::min(cut.rows, s.m - row);
+void multiply_part(const MatmulShape& s, const Cut& cut, int64_t part, Inner inner, bool accumulate, const float* a,
+                   const float* b, float* c, const float* bias) {
+  const int64_t index = part / cut.parts();
+  const int64_t row = part % cut.parts() / cut.column_parts * cut.rows, rows = std::min(cut.rows, s.m - row);
   const int64_t column = part % cut.column_parts * cut.columns, columns = std::min(cut.columns, s.n - column);
   float* const out = c + index * s.stride_c + row * s.ldc + column;
   if (bias != nullptr)
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; ++j)
-        out[i * s.ldc + j] = (s.accumulate ? out[i * s.ldc + j] : 0.0f) + bias[column + j];
-  onednn_sgemm(s.transpose_a, s.transpose_b, rows, columns, s.k, 1.0f,
-               a + index * s.stride_a + (s.transpose_a ? row : row * s.lda), s.lda,
-               b + index * s.stride_b + (s.transpose_b ? column * s.ldb : column), s.ldb,
-               s.accumulate || bias != nullptr ? 1.0f : 0.0f, out, s.ldc);
+        out[i * s.ldc + j] = (accumulate ? out[i * s.ldc + j] : 0.0f) + bias[column + j];
+  const auto at = [&](bool inner_rows, int64_t outer, int64_t row_length) {
+    return inner_rows ? inner.begin * row_length + outer : outer * row_length + inner.begin;
+  };
+  onednn_sgemm(s.transpose_a, s.transpose_b, rows, columns, inner.count, 1.0f,
+               a + index * s.stride_a + at(s.transpose_a, row, s.lda), s.lda,
+               b + index * s.stride_b + at(!s.transpose_b, column, s.ldb), s.ldb,
+               accumulate || bias != nullptr ? 1.0f : 0.0f, out, s.ldc);
+}
+
+// The gradient of a weight sums over rows of the batch, and each thread has made its own of them: it takes its half of
+// the rows for one half of C, then for the other. So it reads from another's cache what is smaller, C.
+void multiply_by_halves(Context& context, const MatmulShape& s, const Cut& cut, const float* a, const float* b,
+                        float* c, const float* bias) {
+  const Inner halves[] = {{0, s.k / 2}, {s.k / 2, s.k - s.k / 2}};
+  const int64_t parts = cut.parts(), middle = parts / 2;
+  for (const int64_t first : {int64_t{0}, middle})
+    parallel_tasks(context.threads(), parts, [&](int64_t task, int) {
+      multiply_part(s, cut, (task + first) % parts, halves[task < middle ? 0 : 1], s.accumulate || first != 0, a, b, c,
+                    first == 0 ? bias : nullptr);
+    });
 }
 
 template <class Out>
@@ -106,10 +127,14 @@ void matmul(Context& context, const MatmulShape& shape, const float* a, const fl
   if (shape.k == 0) return fill_without_product(shape, c, bias);
   if (split_gemm_pays(shape)) return split_gemm(context, shape, a, b, c, bias);
   constexpr int64_t kWorthATeam = int64_t{1} << 17;  // multiplications
+  constexpr int64_t kLongInner = 256;
   const Cut parts = cut(shape);
   const bool alone = shape.batch * shape.m * shape.n < kWorthATeam / shape.k;
-  parallel_tasks(alone ? 1 : context.threads(), shape.batch * parts.row_parts * parts.column_parts,
-                 [&](int64_t part, int) { multiply_part(shape, parts, part, a, b, c, bias); });
+  if (!alone && shape.transpose_a && shape.batch == 1 && parts.parts() % 2 == 0 && shape.k >= kLongInner)
+    return multiply_by_halves(context, shape, parts, a, b, c, bias);
+  parallel_tasks(alone ? 1 : context.threads(), shape.batch * parts.parts(), [&](int64_t part, int) {
+    multiply_part(shape, parts, part, {0, shape.k}, shape.accumulate, a, b, c, bias);
+  });
 }
 
 void matmul(Context& context, const MatmulShape& shape, const double* a, const double* b, double* c,
