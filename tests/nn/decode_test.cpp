@@ -28,8 +28,7 @@ struct SmallGpt {
       for (int64_t i = 0; i < param.value.count(); ++i)
         param.value.ptr<float>()[i] = static_cast<float>(
             param.init.constant +
-            deviation * std::sqrt(12.0) *
-                (random_uniform(key, static_cast<uint32_t>(param.value.slot), static_cast<uint32_t>(i)) - 0.5));
+            deviation * random_normal(key, static_cast<uint32_t>(param.value.slot), static_cast<uint32_t>(i)));
     }
   }
   // The logits after the window's last token, from a pass over all of it.
