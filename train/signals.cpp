@@ -4,17 +4,22 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <initializer_list>
 #include <new>
+#include <string>
 #include <system_error>
 #include <thread>
+
+#include "core/check.h"
 
 namespace tril {
 namespace {
 
 std::atomic<bool> catching = false;
 std::atomic<int> caught_signal = 0;
+std::atomic<const char*> notice = nullptr;
 
 void ignore(int signal) {
   struct sigaction action {};
@@ -40,13 +45,26 @@ sigset_t stop_signals() {
   ::_exit(128 + signal);
 }
 
+void say(const char* line) {
+  const std::string text = cat(::isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "", line, "\n");
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
 // What sends a signal to a process and then to its group sends it twice, and means one.
 void wait_for_signals(const sigset_t& set) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kSame{500};
+  constexpr timespec kPatience{.tv_sec = 0, .tv_nsec = 500'000'000};
   Clock::time_point first{};
-  for (int signal = 0;;) {
-    if (::sigwait(&set, &signal) != 0) continue;
+  for (bool told = false;;) {
+    const bool impatient = caught_signal != 0 && !told;
+    const int signal = impatient ? ::sigtimedwait(&set, nullptr, &kPatience) : ::sigwaitinfo(&set, nullptr);
+    if (signal < 0) {
+      if (!impatient || errno != EAGAIN) continue;
+      told = true;
+      if (const char* const line = notice; line != nullptr) say(line);
+      continue;
+    }
     if (!catching) end_by(signal, set);
     if (caught_signal == 0) {
       first = Clock::now();
@@ -75,7 +93,10 @@ void watch_stop_signals() {
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-void catch_stop_signals() { catching = true; }
+void catch_stop_signals(const char* line) {
+  notice = line;
+  catching = true;
+}
 
 int stop_signal() { return caught_signal; }
 

@@ -6,40 +6,9 @@
 
 #include "support/catch.h"
 #include "train/files.h"
-#include "train/program.h"
-#include "train/tiny_model.h"
+#include "train/tiny_shell.h"
 
 namespace tril::test {
-namespace {
-
-// Where a slip would show: accumulation, dropout, and evaluations in between.
-const std::string kDemanding =
-    " --layers 1 --heads 2 --width 8 --context 8 --batch 2 --accumulate 2 --dropout 0.2 --beta2 0.95 --warmup 2 "
-    "--lr 1e-2 --sample-length 5 ";
-
-// `start` trains in the background, `await TEXT FILE` waits for a text to be in a file. Shells make what they start in
-// the background deaf to SIGINT; env gives it its ears back.
-const std::string kStartAndAwait =
-    "start() { env --default-signal=INT \"$TRIL\" train \"$@\" & pid=$!; }\n"
-    "await() { for i in $(seq 3000); do grep -q \"$1\" \"$2\" 2>/dev/null && return; sleep 0.01; done; }\n";
-
-struct TinyShell : Shell {
-  TinyShell() { put("book.txt", tiny_text()); }
-  [[nodiscard]] Outcome train(const std::string& rest) const { return run("tril train book.txt" + kDemanding + rest); }
-  [[nodiscard]] int64_t step(const std::string& file) const {
-    return nlohmann::json::parse(run("tril info --json " + file).out).at("step").get<int64_t>();
-  }
-  // What a run's log tells of its evaluations.
-  [[nodiscard]] std::string evaluations(const std::string& run_folder) const {
-    return run("grep -E '\"event\":\"(eval|sample)\"' " + run_folder + "/log.jsonl").out;
-  }
-  // How many optimizer's states a run's folder holds.
-  [[nodiscard]] std::string states(const std::string& run_folder) const {
-    return run("ls " + run_folder + " | grep -c optimizer").out;
-  }
-};
-
-}  // namespace
 
 TEST_CASE("tril train: killed at any moment and resumed, a run ends with the same files") {
   const TinyShell shell;
@@ -60,36 +29,6 @@ TEST_CASE("tril train: killed at any moment and resumed, a run ends with the sam
     CHECK((shell.read(std::string("killed") + name) == shell.read(std::string("straight") + name)));
   CHECK((shell.evaluations("killed") == shell.evaluations("straight")));
   CHECK(shell.states("killed") == "1\n");
-}
-
-TEST_CASE("tril train: a sample that a signal cuts short is made again, and none is told of twice") {
-  const TinyShell shell;
-  for (const std::string& split : {std::string(), std::string(" --val-fraction 0")}) {
-    const std::string flags = kDemanding + "--steps 6 --eval-every 1 --sample-length 20000" + split,
-                      straight = "straight" + std::to_string(split.size()), run = "cut" + std::to_string(split.size());
-    REQUIRE(shell.run("tril train book.txt --out " + straight + flags).code == 0);
-    const Outcome stopped = shell.run(kStartAndAwait + "start book.txt --out " + run + flags +
-                                      "\nawait '\"step\":2,' " + run + "/log.jsonl; kill -TERM $pid; wait $pid");
-    CHECK(stopped.code == 143);
-    CHECK(shell.run("tril train --resume " + run).code == 0);
-    CHECK(shell.evaluations(straight).size() > 6 * 20000);
-    CHECK((shell.evaluations(run) == shell.evaluations(straight)));
-  }
-}
-
-TEST_CASE("tril train: a process that is killed while it saves leaves no line of the log out and no old state behind") {
-  const TinyShell shell;
-  REQUIRE(shell.train("--steps 15 --eval-every 5 --threads 1 --quiet --out killed").code == 0);
-  REQUIRE(shell.run("cp -r killed straight; tril train --resume straight --steps 20 --quiet").code == 0);
-  // As such a process leaves it: the log already tells of step 20, the states are those of 15 and 20.
-  REQUIRE(shell.run("cp straight/log.jsonl straight/optimizer-20.safetensors killed").code == 0);
-  CHECK(shell.run("tril train --resume killed --steps 20 --quiet").code == 0);
-  CHECK((shell.evaluations("killed") == shell.evaluations("straight")));
-  CHECK(shell.states("killed") == "1\n");
-  // And one that was killed after the commit: nothing is left to do but to tidy up.
-  REQUIRE(shell.run("touch killed/optimizer-15.safetensors; tril train --resume killed --quiet").code == 0);
-  CHECK(shell.states("killed") == "1\n");
-  CHECK((shell.evaluations("killed") == shell.evaluations("straight")));
 }
 
 TEST_CASE("tril train: the way to go on that it names has the text where that came through standard input") {
@@ -336,24 +275,6 @@ TEST_CASE("tril train: a best model that cannot be read is made again from the n
   CHECK(shell.run("rmdir r4/model.safetensors && tril train --resume r4 --steps 6").code == 0);
 }
 
-TEST_CASE("tril train: after a kill the log tells of every step once") {
-  const TinyShell shell;
-  (void)shell.run(kStartAndAwait + "start book.txt --steps 4000000 --eval-every 200 --log-every 1 --out r" +
-                  kDemanding + "\nawait '\"step\":230,' r/log.jsonl; kill -9 $pid; wait $pid");
-  const int64_t done = shell.step("r/last.safetensors");
-  REQUIRE(shell.run(cat("tril train --resume r --steps ", done + 50)).code == 0);
-  std::istringstream lines(shell.read("r/log.jsonl"));
-  int64_t steps = 0, evaluations = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const auto event = nlohmann::json::parse(line);
-    if (event.at("event") == "step") CHECK(event.at("step") == ++steps);
-    evaluations += event.at("event") == "eval" ? 1 : 0;
-  }
-  CHECK(steps == done + 50);
-  CHECK(evaluations == done / 200 + 1);
-}
-
-// oneDNN turns the stack pointer elsewhere in its products: a handler's frame would overwrite the heap.
 TEST_CASE("tril train: no signal can interrupt a thread that computes") {
   const TinyShell shell;
   const Outcome masks = shell.run(kStartAndAwait + "start book.txt --steps 4000000 --threads 2 --out r" + kDemanding +
@@ -460,25 +381,6 @@ TEST_CASE("tril train: a full disk costs no checkpoint, and the exit code tells"
   CHECK((shell.read("r/last.safetensors") == before));
   CHECK(shell.run("tril train --resume r --steps 6").code == 0);
   for (const auto& entry : shell.folder().names()) CHECK_FALSE(entry.starts_with(".tril-tmp"));
-}
-
-TEST_CASE("tril train: a log that cannot be written costs one warning") {
-  const TinyShell shell;
-  REQUIRE(shell.train("--steps 2 --out r").code == 0);
-  std::filesystem::remove(shell.folder() / "r/log.jsonl");
-  std::filesystem::create_directory(shell.folder() / "r/log.jsonl");
-  const Outcome outcome = shell.run("tril train --resume r --steps 4 --log-every 1");
-  CHECK(outcome.code == 0);
-  CHECK_THAT(outcome.err, contains("warning: r/log.jsonl: expected a file to write to, got Is a directory"));
-  CHECK(outcome.err.find("warning", outcome.err.find("warning") + 1) == std::string::npos);
-}
-
-TEST_CASE("tril train: a log torn by a kill goes on with a line of its own") {
-  const TinyShell shell;
-  REQUIRE(shell.train("--steps 2 --out r").code == 0);
-  shell.put("r/log.jsonl", shell.read("r/log.jsonl") + "{\"event\":\"st");
-  REQUIRE(shell.run("tril train --resume r --steps 3").code == 0);
-  CHECK_THAT(shell.read("r/log.jsonl"), contains("{\"event\":\"st\n{\"event\":\"resume\",\"step\":2"));
 }
 
 }  // namespace tril::test

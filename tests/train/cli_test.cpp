@@ -76,7 +76,7 @@ TEST_CASE("tril: wrong usage is exit code 2 and one line, with the nearest name"
   check_usage_error(shell.train("--bias=perhaps"), "bias: expected true or false, got 'perhaps'");
   check_usage_error(shell.run("tril eval"), "tril eval: expected a run's folder or a model file, got none");
   check_usage_error(shell.run("tril info a b"),
-                    "tril info: expected at most 1 arguments besides flags, got 2, with 'b'");
+                    "tril info: expected at most 1 argument besides flags, got 2, with 'b'");
   CHECK(shell.folder().names() == std::set<std::string>{".err", ".out", ".script", "book.txt"});
 }
 

@@ -68,10 +68,11 @@ bool Flags::parse(int argc, const char* const* argv) {
     write_output(help());
     return false;
   }
-  if (arguments_.size() > command_.most_arguments) {
-    fail_usage(cat("tril ", command_.name), cat("at most ", command_.most_arguments, " arguments besides flags"),
-               cat(arguments_.size(), ", with '", printable(arguments_[command_.most_arguments], 60), "' too many"));
-  }
+  const size_t most = command_.most_arguments;
+  if (arguments_.size() > most)
+    fail_usage(cat("tril ", command_.name),
+               cat("at most ", most, most == 1 ? " argument" : " arguments", " besides flags"),
+               cat(arguments_.size(), ", with '", printable(arguments_[most], 60), "' too many"));
   return true;
 }
 

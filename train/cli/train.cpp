@@ -133,6 +133,9 @@ void report_run(const Model& model, const Context& context, const Dataset& data,
   if (data.val_size() == 0) log.note("no validation part: the newest model is kept in place of the best");
 }
 
+constexpr const char* kStopping =
+    "stopping: the batch that is under way comes first; another signal ends at once, unsaved";
+
 // The one line of results, which says where the model lies and how to sample from it.
 std::string last_line(const Model& model, const RunFolder& folder) {
   const ModelState& state = model.state;
@@ -185,7 +188,7 @@ int start(const Flags& flags, Log& log) {
                          RunFolder::For::fresh);
   report_run(model, context, data, folder, text_name, log);
   Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
-  catch_stop_signals();
+  catch_stop_signals(flags.on("quiet") ? nullptr : kStopping);
   run.begin();
   return run_to_the_end(run, model, folder, log);
 }
@@ -223,7 +226,7 @@ int resume(const Flags& flags, Log& log) {
   model.state.isa = isa;
   report_run(model, context, data, folder, text_name, log);
   Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
-  catch_stop_signals();
+  catch_stop_signals(flags.on("quiet") ? nullptr : kStopping);
   run.resume(config != before);
   if (model.state.step >= config.steps)
     log.note(cat("step ", model.state.step, " of ", config.steps, ": all done; for more, give a larger --steps"));

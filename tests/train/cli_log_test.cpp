@@ -1,0 +1,77 @@
+// What a run's log tells after the run was stopped, killed or starved of disk.
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "support/catch.h"
+#include "train/tiny_shell.h"
+
+namespace tril::test {
+
+TEST_CASE("tril train: a sample that a signal cuts short is made again, and none is told of twice") {
+  const TinyShell shell;
+  for (const std::string& split : {std::string(), std::string(" --val-fraction 0")}) {
+    const std::string flags = kDemanding + "--steps 6 --eval-every 1 --sample-length 20000" + split,
+                      straight = "straight" + std::to_string(split.size()), run = "cut" + std::to_string(split.size());
+    REQUIRE(shell.run("tril train book.txt --out " + straight + flags).code == 0);
+    const Outcome stopped = shell.run(kStartAndAwait + "start book.txt --out " + run + flags +
+                                      "\nawait '\"step\":2,' " + run + "/log.jsonl; kill -TERM $pid; wait $pid");
+    CHECK(stopped.code == 143);
+    CHECK(shell.run("tril train --resume " + run).code == 0);
+    CHECK(shell.evaluations(straight).size() > 6 * 20000);
+    CHECK((shell.evaluations(run) == shell.evaluations(straight)));
+  }
+}
+
+TEST_CASE("tril train: a process that is killed while it saves leaves no line of the log out and no old state behind") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 15 --eval-every 5 --threads 1 --quiet --out killed").code == 0);
+  REQUIRE(shell.run("cp -r killed straight; tril train --resume straight --steps 20 --quiet").code == 0);
+  // As such a process leaves it: the log already tells of step 20, the states are those of 15 and 20.
+  REQUIRE(shell.run("cp straight/log.jsonl straight/optimizer-20.safetensors killed").code == 0);
+  CHECK(shell.run("tril train --resume killed --steps 20 --quiet").code == 0);
+  CHECK((shell.evaluations("killed") == shell.evaluations("straight")));
+  CHECK(shell.states("killed") == "1\n");
+  // And one that was killed after the commit: nothing is left to do but to tidy up.
+  REQUIRE(shell.run("touch killed/optimizer-15.safetensors; tril train --resume killed --quiet").code == 0);
+  CHECK(shell.states("killed") == "1\n");
+  CHECK((shell.evaluations("killed") == shell.evaluations("straight")));
+}
+
+TEST_CASE("tril train: after a kill the log tells of every step once") {
+  const TinyShell shell;
+  (void)shell.run(kStartAndAwait + "start book.txt --steps 4000000 --eval-every 200 --log-every 1 --out r" +
+                  kDemanding + "\nawait '\"step\":230,' r/log.jsonl; kill -9 $pid; wait $pid");
+  const int64_t done = shell.step("r/last.safetensors");
+  REQUIRE(shell.run(cat("tril train --resume r --steps ", done + 50)).code == 0);
+  std::istringstream lines(shell.read("r/log.jsonl"));
+  int64_t steps = 0, evaluations = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (event.at("event") == "step") CHECK(event.at("step") == ++steps);
+    evaluations += event.at("event") == "eval" ? 1 : 0;
+  }
+  CHECK(steps == done + 50);
+  CHECK(evaluations == done / 200 + 1);
+}
+
+// oneDNN turns the stack pointer elsewhere in its products: a handler's frame would overwrite the heap.
+TEST_CASE("tril train: a log that cannot be written costs one warning") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 2 --out r").code == 0);
+  std::filesystem::remove(shell.folder() / "r/log.jsonl");
+  std::filesystem::create_directory(shell.folder() / "r/log.jsonl");
+  const Outcome outcome = shell.run("tril train --resume r --steps 4 --log-every 1");
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.err, contains("warning: r/log.jsonl: expected a file to write to, got Is a directory"));
+  CHECK(outcome.err.find("warning", outcome.err.find("warning") + 1) == std::string::npos);
+}
+
+TEST_CASE("tril train: a log torn by a kill goes on with a line of its own") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 2 --out r").code == 0);
+  shell.put("r/log.jsonl", shell.read("r/log.jsonl") + "{\"event\":\"st");
+  REQUIRE(shell.run("tril train --resume r --steps 3").code == 0);
+  CHECK_THAT(shell.read("r/log.jsonl"), contains("{\"event\":\"st\n{\"event\":\"resume\",\"step\":2"));
+}
+
+}  // namespace tril::test

@@ -1,0 +1,39 @@
+// A shell with a text to train on, and what tests of stopped runs ask of a run's folder.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "train/program.h"
+#include "train/tiny_model.h"
+
+namespace tril::test {
+
+// Where a slip would show: accumulation, dropout, and evaluations in between.
+inline const std::string kDemanding =
+    " --layers 1 --heads 2 --width 8 --context 8 --batch 2 --accumulate 2 --dropout 0.2 --beta2 0.95 --warmup 2 "
+    "--lr 1e-2 --sample-length 5 ";
+
+// `start` trains in the background, `await TEXT FILE` waits for a text to be in a file. Shells make what they start in
+// the background deaf to SIGINT; env gives it its ears back.
+inline const std::string kStartAndAwait =
+    "start() { env --default-signal=INT \"$TRIL\" train \"$@\" & pid=$!; }\n"
+    "await() { for i in $(seq 3000); do grep -q \"$1\" \"$2\" 2>/dev/null && return; sleep 0.01; done; }\n";
+
+struct TinyShell : Shell {
+  TinyShell() { put("book.txt", tiny_text()); }
+  [[nodiscard]] Outcome train(const std::string& rest) const { return run("tril train book.txt" + kDemanding + rest); }
+  [[nodiscard]] int64_t step(const std::string& file) const {
+    return nlohmann::json::parse(run("tril info --json " + file).out).at("step").get<int64_t>();
+  }
+  // What a run's log tells of its evaluations.
+  [[nodiscard]] std::string evaluations(const std::string& run_folder) const {
+    return run("grep -E '\"event\":\"(eval|sample)\"' " + run_folder + "/log.jsonl").out;
+  }
+  // How many optimizer's states a run's folder holds.
+  [[nodiscard]] std::string states(const std::string& run_folder) const {
+    return run("ls " + run_folder + " | grep -c optimizer").out;
+  }
+};
+
+}  // namespace tril::test
