@@ -74,9 +74,16 @@ void save_checkpoint(const std::string& folder, const Model& model, const AdamW&
                          data + model.params->offset(param) * size_of(DType::f32)});
     }
   const int64_t step = optimizer.updates();
-  write_safetensors(folder + "/" + optimizer_file(step), tensors,
-                    {{kStepKey, cat(step)}, {kWeightsKey, weights_checksum(*model.params)}});
-  save_model(folder + "/" + kLastFile, model);
+  const std::string state = folder + "/" + optimizer_file(step);
+  const bool is_new = !std::filesystem::exists(state);
+  write_safetensors(state, tensors, {{kStepKey, cat(step)}, {kWeightsKey, weights_checksum(*model.params)}});
+  try {
+    save_model(folder + "/" + kLastFile, model);
+  } catch (const Error& error) {  // the state belongs to nothing then, and takes room that the next save needs
+    const auto* const write = dynamic_cast<const WriteError*>(&error);
+    if (is_new && (write == nullptr || !write->committed())) ::unlink(state.c_str());
+    throw;
+  }
   remove_other_states(folder, step);
 }
 

@@ -64,12 +64,16 @@ std::string run_name(const std::vector<std::string>& paths) {
   if (!path.has_filename()) path = path.parent_path();
   std::string name = path.stem().string();
   // Names that would be hidden, taken for a flag, or hard to type are made plain.
-  for (char& c : name)
-    if (static_cast<unsigned char>(c) <= ' ' || c == '\x7f' || c == '/') c = '_';
-  name.erase(0, std::min(name.find_first_not_of(".-"), name.size()));
+  if (!is_utf8(name)) return "text";
+  std::string plain;
+  for (size_t at = 0; at < name.size();) {
+    const std::string character = name.substr(at, static_cast<size_t>(decode_utf8(name, at).length));
+    plain += character == " " || printable(character) != character ? "_" : character;
+    at += character.size();
+  }
+  plain.erase(0, std::min(plain.find_first_not_of(".-"), plain.size()));
   constexpr size_t kLongest = 100;
-  if (name.size() > kLongest || !is_utf8(name)) name.clear();
-  return name.empty() ? "text" : name;
+  return plain.empty() || plain.size() > kLongest ? "text" : plain;
 }
 
 }  // namespace tril

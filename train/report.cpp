@@ -56,8 +56,10 @@ std::string duration_text(double seconds) {
   return cat(hours > 0 ? cat(hours, ":", two(minutes)) : cat(minutes), ":", two(whole % 60));
 }
 
-LineFile::LineFile(const std::string& path, Log& log) : path_(path), log_(log) {
-  file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
+LineFile::LineFile(const std::string& path, Log& log) : path_(path), log_(log) { reopen(); }
+
+void LineFile::reopen() {
+  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
   struct stat kind {};
   if (file_.get() < 0 || ::fstat(file_.get(), &kind) != 0)
     give_up(std::generic_category().message(errno));
@@ -155,8 +157,11 @@ void Report::evaluation(const ModelState& state) {
   if (!std::isnan(state.loss)) {
     validation_ = state.loss;
     validated_ = state.step;
-    members += cat(",\"loss\":", state.loss, ",\"best_loss\":", state.best_loss);
-    if (state.step != state.best_step) line += cat("  best so far ", fixed(state.best_loss, 4));
+    members += cat(",\"loss\":", state.loss);
+    if (!std::isnan(state.best_loss)) {  // as it is until a model could be stored
+      members += cat(",\"best_loss\":", state.best_loss);
+      if (state.step != state.best_step) line += cat("  best so far ", fixed(state.best_loss, 4));
+    }
     if (options_.best_possible) {
       line += cat("  best possible ", fixed(*options_.best_possible, 4));
       members += cat(",\"best_possible\":", *options_.best_possible);

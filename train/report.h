@@ -24,6 +24,8 @@ class LineFile {
  public:
   LineFile(const std::string& path, Log& log);
   void append(std::string_view line);
+  // For when the file is no longer at its path.
+  void reopen();
   // Cuts off the last lines that tell of later steps, and, unless this one was evaluated, of its evaluation.
   void forget_after(int64_t step, bool evaluated);
 
@@ -47,6 +49,8 @@ class Report {
 
   // A run that goes on from this step, evaluated or not: what log.jsonl tells of what comes after, comes again.
   void forget_after(int64_t step, bool evaluated) { file_.forget_after(step, evaluated); }
+  // In a folder that was made anew.
+  void reopen() { file_.reopen(); }
   // A line of log.jsonl about the run as a whole: `members` follow "event" in the object.
   void event(std::string_view name, std::string_view members);
   void step(const StepResult& result, double seconds);

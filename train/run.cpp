@@ -74,21 +74,36 @@ void Run::keep_changes() {
 void Run::recall_best(const std::string& path) {
   ModelState& state = parts_.model.state;
   try {
+    TRIL_CHECK(!std::filesystem::is_directory(path), printable(path), "the best model", "a folder");
     const ModelState best = load_model(path).state;
     if (std::isnan(best.loss) || best.loss >= state.best_loss) return;
     state.best_loss = best.loss;
     state.best_step = best.step;
   } catch (const Error& error) {
-    parts_.log.warn(cat(error.what(), "; the newest model takes its place"));
     state.best_loss = ModelState::kUnknown;
-    keep_if_best();
+    const bool replaced = keep_if_best();
+    parts_.log.warn(cat(error.what(), replaced ? "; the newest model takes its place" : ""));
   }
+}
+
+// Where somebody has removed the folder, or moved it: what is saved from now on needs one that is a run's like any
+// other.
+void Run::restore_folder() {
+  std::error_code no_matter;
+  if (!std::filesystem::create_directories(parts_.folder.path(), no_matter)) return;
+  parts_.log.warn(cat(printable(parts_.folder.path()), ": expected the run's folder, got none; it is made anew"));
+  try {
+    parts_.folder.lock_again();
+  } catch (const Error& error) { parts_.log.warn(error.what()); }
+  report_.reopen();
+  parts_.model.state.best_loss = ModelState::kUnknown;  // that model is gone
+  const std::string failure = failure_;
+  attempt("the configuration", [&] { store_config(); });
+  failure_ = failure;
 }
 
 // A save that fails costs a warning and leaves what was there before; the run's end tells whether the latest worked.
 void Run::attempt(const std::string& what, const std::function<void()>& save) {
-  std::error_code no_matter;
-  std::filesystem::create_directories(parts_.folder.path(), no_matter);  // someone may have removed it meanwhile
   try {
     save();
   } catch (const WriteError& error) {
@@ -101,6 +116,7 @@ void Run::attempt(const std::string& what, const std::function<void()>& save) {
 }
 
 void Run::save_last() {
+  restore_folder();
   expect_finite(*parts_.model.params);
   parts_.model.state.step = trainer_.steps_done();
   attempt("the checkpoint", [&] {
@@ -109,10 +125,10 @@ void Run::save_last() {
   });
 }
 
-// Without a validation part, the newest model stands for the best.
-void Run::keep_if_best() {
+// Whether it was, and is stored. Without a validation part, the newest model stands for the best.
+bool Run::keep_if_best() {
   ModelState& state = parts_.model.state;
-  if (!std::isnan(state.loss) && state.loss >= state.best_loss) return;
+  if (!std::isnan(state.loss) && state.loss >= state.best_loss) return false;
   const ModelState before = state;
   state.best_loss = state.loss;
   state.best_step = state.step;
@@ -121,13 +137,15 @@ void Run::keep_if_best() {
     save_model(parts_.folder.file(kModelFile), parts_.model);
     stored = true;
   });
-  if (stored) return;
+  if (stored) return true;
   state.best_loss = before.best_loss;  // a later model that beats the stored one is to be stored
   state.best_step = before.best_step;
+  return false;
 }
 
 // False: stopped before the evaluation's end.
 bool Run::evaluate_and_save() {
+  restore_folder();
   ModelState& state = parts_.model.state;
   state.step = trainer_.steps_done();
   failure_.clear();

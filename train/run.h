@@ -21,7 +21,7 @@ class Run {
     Context& context;
     Model& model;
     const Dataset& data;
-    const RunFolder& folder;
+    RunFolder& folder;
     Log& log;
   };
   struct Options {
@@ -48,8 +48,9 @@ class Run {
   void keep_changes();
   void recall_best(const std::string& path);
   [[nodiscard]] std::optional<std::string> sample() const;
-  void keep_if_best();
+  bool keep_if_best();
   void save_last();
+  void restore_folder();
   void attempt(const std::string& what, const std::function<void()>& save);
 
   Parts parts_;

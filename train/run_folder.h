@@ -23,6 +23,8 @@ class RunFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
   [[nodiscard]] bool locked() const { return lock_.held(); }
+  // For when the folder is another than the one that was locked.
+  void lock_again() { lock_ = DirectoryLock(path_); }
 
  private:
   std::string path_;

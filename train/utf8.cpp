@@ -129,7 +129,7 @@ void refuse_utf8(std::string_view text, size_t at, std::string_view where) {
        cat("byte 0x", hex(static_cast<unsigned char>(text[at]), 2), " at offset ", at, " (",
            reason(decode_utf8(text, at).fault), ")"),
        utf16 ? "this is UTF-16: convert it (iconv -f UTF-16 -t UTF-8), or use --tokens byte"
-             : "convert it to UTF-8 (iconv), or use --tokens byte to train on bytes as they are");
+             : "convert it to UTF-8 (iconv), leave it out, or use --tokens byte to train on bytes as they are");
 }
 
 std::string code_point_name(char32_t code_point) {
@@ -159,6 +159,20 @@ std::string printable(std::string_view text, size_t characters) {
 }
 
 std::string printable(std::string_view text) { return printable(text, text.size()); }
+
+std::string without_controls(std::string_view text) {
+  constexpr char32_t kDelete = 0x7F, kLastOfC1 = 0x9F;
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    const bool line = c.code_point == '\t' || c.code_point == '\n' || c.code_point == '\r';
+    const bool steers = (c.code_point < ' ' && !line) || (c.code_point >= kDelete && c.code_point <= kLastOfC1);
+    const std::string_view bytes = text.substr(at, static_cast<size_t>(c.length));
+    out += c.fault == Utf8Fault::kNone && steers ? printable(bytes) : std::string(bytes);
+    at += bytes.size();
+  }
+  return out;
+}
 
 void Utf8Stream::push(std::string_view bytes, std::string& out) {
   pending_ += bytes;

@@ -37,7 +37,7 @@ TEST_CASE("tril train: the way to go on that it names has the text where that ca
       shell.run(kStartAndAwait + "\"$TRIL\" train - --out piped --steps 100000" + kDemanding +
                 "< book.txt & pid=$!\nawait '\"step\":10,' piped/log.jsonl; kill -TERM $pid; wait $pid");
   CHECK(stopped.code == 143);
-  CHECK_THAT(stopped.err, contains("to go on: tril train --resume piped - < TEXT"));
+  CHECK_THAT(stopped.err, contains("to go on: ") && contains("/tril train --resume piped - < TEXT"));
 }
 
 TEST_CASE("tril train: a signal finishes the step, saves, says how to go on, and the run ends the same") {
@@ -50,8 +50,8 @@ TEST_CASE("tril train: a signal finishes the step, saves, says how to go on, and
         shell.run(kStartAndAwait + "start book.txt --out " + run + flags + "\nawait '\"step\":10,' " + run +
                   "/log.jsonl; kill -" + signal + " $pid; wait $pid");
     CHECK(stopped.code == code);
-    CHECK_THAT(stopped.err, contains("stopped at step ") && contains("to go on: tril train --resume " + run));
-    CHECK_THAT(stopped.out, contains("sample from it: tril sample " + run));
+    CHECK_THAT(stopped.err, contains("stopped at step ") && contains("/tril train --resume " + run));
+    CHECK_THAT(stopped.out, contains("/tril sample " + run));
     const int64_t step = shell.step(run + "/last.safetensors");
     CHECK(step >= 10);
     CHECK(step < 3000);
@@ -270,7 +270,11 @@ TEST_CASE("tril train: a best model that cannot be read is made again from the n
   }
   // Where something else stands in its place, the newest is kept beside it, and the run can go on.
   REQUIRE(shell.run("rm r4/model.safetensors && mkdir r4/model.safetensors").code == 0);
-  CHECK(shell.run("tril train --resume r4 --steps 5").code == 1);
+  const Outcome blocked = shell.run("tril train --resume r4 --steps 5");
+  CHECK(blocked.code == 1);
+  CHECK_THAT(blocked.err, contains("r4/model.safetensors: expected the best model, got a folder") &&
+                              !contains("takes its place") && !contains("nan"));
+  CHECK_THAT(shell.read("r4/log.jsonl"), contains("\"step\":5") && !contains("nan"));
   CHECK(shell.step("r4/last.safetensors") == 5);
   CHECK(shell.run("rmdir r4/model.safetensors && tril train --resume r4 --steps 6").code == 0);
 }
@@ -326,7 +330,16 @@ TEST_CASE("tril train: what stands in a file's place costs a warning, and a remo
   const Outcome removed = shell.run(kStartAndAwait + "start book.txt " + flags +
                                     "b\nawait '\"step\":10,' b/log.jsonl\n" + "rm -r b; wait $pid");
   CHECK(removed.code == 0);
+  CHECK_THAT(removed.err, contains("warning: b: expected the run's folder, got none; it is made anew"));
   CHECK(shell.step("b/model.safetensors") > 0);
+  CHECK_THAT(shell.read("b/log.jsonl"), contains("\"reason\":\"done\""));
+  CHECK(shell.read("b/config.json") == shell.read("a/config.json"));
+  // Moved, it is made anew too, and nobody else gets in.
+  const Outcome moved = shell.run(kStartAndAwait + "start book.txt " + flags +
+                                  "c\nawait '\"step\":10,' c/log.jsonl; mv c d\nawait '\"step\":2000,' c/log.jsonl\n"
+                                  "tril train --resume c; wait $pid");
+  CHECK(moved.code == 0);
+  CHECK_THAT(moved.err, contains("c: expected a folder that nobody else uses, got one that another process trains in"));
 }
 
 TEST_CASE("tril train: a beginning that could not be saved leaves a folder that can be used") {
@@ -380,6 +393,14 @@ TEST_CASE("tril train: a full disk costs no checkpoint, and the exit code tells"
                            contains("error: r: expected the run's last save to work"));
   CHECK((shell.read("r/last.safetensors") == before));
   CHECK(shell.run("tril train --resume r --steps 6").code == 0);
+  // A state whose model did not fit is not left behind, where it would take the room of the next.
+  const Outcome late = shell.run(kStartAndAwait + "start --resume r --steps 6000 --eval-every 2000\n" +
+                                 "await '\"step\":10,' r/log.jsonl; rm r/last.safetensors; "
+                                 "mkdir r/last.safetensors; wait $pid; ls r | grep optimizer");
+  CHECK_THAT(late.err,
+             contains("the checkpoint was not saved: r/last.safetensors: expected a place for a regular file"));
+  CHECK_THAT(late.out,
+             contains("optimizer-7.safetensors\n") && !contains("optimizer-2000") && !contains("optimizer-6000"));
   for (const auto& entry : shell.folder().names()) CHECK_FALSE(entry.starts_with(".tril-tmp"));
 }
 

@@ -80,13 +80,38 @@ TEST_CASE("tril: wrong usage is exit code 2 and one line, with the nearest name"
   CHECK(shell.folder().names() == std::set<std::string>{".err", ".out", ".script", "book.txt"});
 }
 
+TEST_CASE("tril train: what it says to sample with works as it is, whatever the folder's name") {
+  const TinyShell shell;
+  if (std::system("command -v bash >/dev/null") != 0) {
+    WARN("no bash here: not checked");
+    return;
+  }
+  for (const char* name :
+       {"plain", "two words", "it'\\''s", "$HOME", "a\nb", "\x1b[31m", "\xC2\x9B!", "\xFF\\'\\''q"}) {
+    const Outcome trained = shell.train(std::string("--steps 1 --out './") + name + "'");
+    REQUIRE(trained.code == 0);
+    const size_t begin = trained.out.find("sample from it: ") + 16;
+    shell.put("command", trained.out.substr(begin, trained.out.rfind(')') - begin) + " --length 5");
+    const Outcome sampled = shell.run("bash ./command");
+    INFO(name << ": " << sampled.err);
+    CHECK(sampled.code == 0);
+  }
+}
+
+TEST_CASE("tril train: a name for a run has no characters that cannot be shown") {
+  const TinyShell shell;
+  REQUIRE(shell.run("cp book.txt \"$(printf '\\302\\233\\342\\200\\256 x')\"").code == 0);
+  REQUIRE(shell.run("tril train ./*x --steps 1" + kTiny).code == 0);
+  CHECK(shell.has("runs/___x"));
+}
+
 TEST_CASE("tril train: makes a run folder named after the text, and never touches one that exists") {
   const TinyShell shell;
   const Outcome first = shell.train("--steps 4 --eval-every 2");
   CHECK(first.code == 0);
   CHECK(count_lines(first.out) == 1);
   CHECK_THAT(first.out, contains("model: runs/book/model.safetensors (validation loss ") &&
-                            contains("sample from it: tril sample runs/book)"));
+                            contains("sample from it: /") && contains("/tril sample runs/book)"));
   CHECK_THAT(first.err, contains("600 characters, 9 of them different; 540 to train on, 60 to validate with") &&
                             contains("step 4/4  loss ") && contains("  | "));
   const std::string model = shell.read("runs/book/model.safetensors"), log = shell.read("runs/book/log.jsonl");

@@ -24,7 +24,7 @@ TrainConfig run_config() {
 // Trains in the folder, from its beginning or from where it stands, until `stopped` says so.
 bool train_in(const std::string& path, const std::function<bool()>& stopped, const TrainConfig& config = run_config()) {
   const bool fresh = !std::filesystem::exists(path + "/last.safetensors");
-  const RunFolder folder(path, fresh ? RunFolder::For::fresh : RunFolder::For::resume);
+  RunFolder folder(path, fresh ? RunFolder::For::fresh : RunFolder::For::resume);
   const Tokenizer tokenizer = Tokenizer::characters_of(tiny_text(), "tiny.txt");
   Model model = fresh ? make_model(config, tokenizer) : load_checkpoint(path);
   const Dataset data(text_of(tiny_text()), model.tokenizer, config.val_fraction, config.context);

@@ -67,7 +67,7 @@ TEST_CASE("utf8: an invalid byte is named with file, offset, value and reason") 
   std::string corpus(7047, 'a');
   CHECK(refusal(corpus + "\x92 etc.") ==
         "corpus.txt: expected UTF-8 text, got byte 0x92 at offset 7047 (a continuation byte with no lead byte); "
-        "convert it to UTF-8 (iconv), or use --tokens byte to train on bytes as they are");
+        "convert it to UTF-8 (iconv), leave it out, or use --tokens byte to train on bytes as they are");
   CHECK_THAT(refusal("é\x80"), contains("byte 0x80 at offset 2 (a continuation byte"));
   CHECK_THAT(refusal("a\xC0\xAF"), contains("byte 0xc0 at offset 1 (an overlong form)"));
   CHECK_THAT(refusal("\xC1\xBF"), contains("an overlong form"));
@@ -119,6 +119,16 @@ TEST_CASE("utf8: any bytes stream out as valid UTF-8, the same however they are 
     CHECK(streamed(bytes, 1) == whole);
     CHECK(streamed(bytes, 3) == whole);
   }
+}
+
+TEST_CASE("utf8: a terminal gets text and line ends, and nothing that steers it") {
+  CHECK(without_controls("a\tb\r\nc") == "a\tb\r\nc");
+  CHECK(without_controls("\x1b[31m\x0e\x7f") == "\\u001b[31m\\u000e\\u007f");
+  CHECK(without_controls(std::string_view("\0", 1)) == "\\u0000");
+  CHECK(without_controls("\xC2\x9B") == "\\u009b");
+  CHECK(without_controls("\xC2\xA0\xE2\x80\x8D\xE2\x80\xAE\xF0\x9F\x98\x80") ==
+        "\xC2\xA0\xE2\x80\x8D\xE2\x80\xAE\xF0\x9F\x98\x80");  // text, also what is invisible
+  CHECK(without_controls("\x9B\xC2") == "\x9B\xC2");          // no characters: left to the terminal
 }
 
 TEST_CASE("utf8: errors show invisible characters") {

@@ -71,7 +71,8 @@ bool Flags::parse(int argc, const char* const* argv) {
   const size_t most = command_.most_arguments;
   if (arguments_.size() > most)
     fail_usage(cat("tril ", command_.name),
-               cat("at most ", most, most == 1 ? " argument" : " arguments", " besides flags"),
+               most == 0 ? std::string("no arguments besides flags")
+                         : cat("at most ", most, most == 1 ? " argument" : " arguments", " besides flags"),
                cat(arguments_.size(), ", with '", printable(arguments_[most], 60), "' too many"));
   return true;
 }

@@ -9,6 +9,7 @@
 
 #include "train/cli/command.h"
 #include "train/cli/output.h"
+#include "train/cli/shell.h"
 #include "train/files.h"
 #include "train/log.h"
 #include "train/signals.h"
@@ -90,5 +91,7 @@ int main(int argc, char** argv) {
   tril::ignore_write_signals();
   tril::limit_spinning(argv);
   tril::watch_stop_signals();
+  if (argc > 0 && std::string_view(argv[0]).find('/') != std::string_view::npos)
+    tril::cli::program = tril::cli::shell_quoted(argv[0]);
   return tril::cli::run_and_report(argc, argv);
 }

@@ -16,6 +16,7 @@
 #include "train/sampler.h"
 #include "train/signals.h"
 #include "train/threads.h"
+#include "train/utf8.h"
 
 namespace tril::cli {
 namespace {
@@ -138,7 +139,10 @@ class Output {
   void add(std::string_view piece) {
     constexpr size_t kPiece = 4096;
     constexpr std::chrono::milliseconds kWait{50};
-    pending_ += piece;
+    if (watched_)
+      pending_ += without_controls(piece);
+    else
+      pending_ += piece;
     if (watched_ || pending_.size() >= kPiece || Clock::now() - flushed_ >= kWait) flush();
   }
   void flush() {

@@ -85,7 +85,9 @@ void change_config(const Flags& flags, TrainConfig& config, int64_t done, Log& l
     if (config.steps < done) fail_usage("steps", cat("at least ", done, ", which are done"), cat(config.steps));
     if (field.part_of_model)
       fail_usage(field.name, cat(before, ", as the run's model has it"), after, "start a new run for another");
-    log.note(cat(field.name, ": ", after, " from here on, was ", before));
+    const bool bends = std::string_view(field.name) == "steps" && config.min_lr != config.lr;
+    log.note(cat(field.name, ": ", after, " from here on, was ", before,
+                 bends ? "; the learning rate now falls over that many" : ""));
   }
   check_config(config);
 }
@@ -144,7 +146,7 @@ std::string last_line(const Model& model, const RunFolder& folder) {
   const std::string loss = has_best && !std::isnan(state.best_loss)
                                ? cat("validation loss ", fixed(state.best_loss, 4), " at step ", state.best_step, ", ")
                                : cat("step ", state.step, ", ");
-  return cat("model: ", printable(has_best ? best : last), " (", loss, "sample from it: tril sample ",
+  return cat("model: ", printable(has_best ? best : last), " (", loss, "sample from it: ", program, " sample ",
              shell_quoted(folder.path()), ")\n");
 }
 
@@ -153,9 +155,8 @@ int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, Log& l
   const auto& paths = model.state.text.paths;
   const bool piped = std::find(paths.begin(), paths.end(), "-") != paths.end();
   if (!done)
-    log.note(cat("stopped at step ", model.state.step, " of ", model.training.steps,
-                 " and saved; to go on: tril train ", "--resume ", shell_quoted(folder.path()),
-                 piped ? " - < TEXT" : ""));
+    log.note(cat("stopped at step ", model.state.step, " of ", model.training.steps, " and saved; to go on: ", program,
+                 " train --resume ", shell_quoted(folder.path()), piped ? " - < TEXT" : ""));
   constexpr int kSignalBase = 128;
   try {
     write_output(last_line(model, folder));
@@ -184,8 +185,8 @@ int start(const Flags& flags, Log& log) {
   report_threads(threads, context, log);
   model.state.isa = cpu_isa();
 
-  const RunFolder folder(flags.given("out") ? flags.text("out") : make_run_folder(run_name(corpus.paths)),
-                         RunFolder::For::fresh);
+  RunFolder folder(flags.given("out") ? flags.text("out") : make_run_folder(run_name(corpus.paths)),
+                   RunFolder::For::fresh);
   report_run(model, context, data, folder, text_name, log);
   Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
   catch_stop_signals(flags.on("quiet") ? nullptr : kStopping);
@@ -195,7 +196,7 @@ int start(const Flags& flags, Log& log) {
 
 int resume(const Flags& flags, Log& log) {
   if (flags.text("resume").empty()) fail_usage("--resume", "a run's folder", "an empty name");
-  const RunFolder folder(flags.text("resume"), RunFolder::For::resume);
+  RunFolder folder(flags.text("resume"), RunFolder::For::resume);
   Model model = load_checkpoint(folder.path());
   for (const std::string& line : model.warnings) log.warn(line);
   const TrainConfig before = model.training;
