@@ -126,7 +126,8 @@ void report_line_ends(Text& text) {
                                 "; a CR alone ends no line here but is learned as a character; to change them: "
                                 "tr '\\r' '\\n'"));
   } else if (crlf > 0) {
-    text.notes.push_back(cat(text.name, ": line ends are ", counts, "; each CR is learned as a character"));
+    text.notes.push_back(cat(text.name, ": line ends are ", counts,
+                             "; each CR is learned as a character; to take them out: tr -d '\\r'"));
   }
 }
 

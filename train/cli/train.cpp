@@ -36,7 +36,8 @@ Flags train_flags() {
       {.name = "out", .help = "The run's folder, new or empty.", .value = "RUN"},
       {.name = "resume", .help = "Go on with the run in this folder, as if it had never stopped.", .value = "RUN"},
       {.name = "preset",
-       .help = "nanoGPT's character model for a CPU, small, or for a GPU, baby.",
+       .help = "nanoGPT's character model for a CPU, small, whose values are the defaults below, or for a GPU, baby: "
+               "6 layers, 6 heads, width 384, context 256, dropout 0.2, batch 64, 5000 steps.",
        .value = "NAME",
        .fallback = "small"},
       {.name = "config",
