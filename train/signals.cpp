@@ -8,11 +8,9 @@
 #include <chrono>
 #include <initializer_list>
 #include <new>
-#include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
-
-#include "core/check.h"
 
 namespace tril {
 namespace {
@@ -45,8 +43,8 @@ sigset_t stop_signals() {
   ::_exit(128 + signal);
 }
 
-void say(const char* line) {
-  const std::string text = cat(::isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "", line, "\n");
+// Without the program's log, which is another thread's, and without asking for memory.
+void say(std::string_view text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
@@ -62,7 +60,10 @@ void wait_for_signals(const sigset_t& set) {
     if (signal < 0) {
       if (!impatient || errno != EAGAIN) continue;
       told = true;
-      if (const char* const line = notice; line != nullptr) say(line);
+      if (const char* const text = notice; text != nullptr) {
+        if (::isatty(STDERR_FILENO) == 1) say("\r\x1b[K");  // the live line
+        say(text);
+      }
       continue;
     }
     if (!catching) end_by(signal, set);
@@ -93,8 +94,8 @@ void watch_stop_signals() {
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-void catch_stop_signals(const char* line) {
-  notice = line;
+void catch_stop_signals(const char* text) {
+  notice = text;
   catching = true;
 }
 

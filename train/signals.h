@@ -12,8 +12,8 @@ void ignore_write_signals();
 void watch_stop_signals();
 
 // From now on the first SIGINT, SIGTERM or SIGHUP asks the work to stop and save, and another that comes half a second
-// later or more ends the process at once. For when there is something to save. `notice`, a line that outlives the
-// process, goes to standard error where the work has not ended after that half second.
+// later or more ends the process at once. For when there is something to save. `notice`, a line with its end,
+// in memory that stays, goes to standard error where the work has not ended after that half second.
 void catch_stop_signals(const char* notice = nullptr);
 
 // The first signal caught, or 0. Long loops look at it, each step, window or token. The exit code is 128 more.

@@ -35,7 +35,7 @@ End in_child(FunctionRef<int()> body) {
     ::close(pipe[1]);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) (void)::signal(signal, SIG_DFL);
     watch_stop_signals();
-    catch_stop_signals("stopping");
+    catch_stop_signals("stopping\n");
     ::_exit(body());
   }
   ::close(pipe[1]);

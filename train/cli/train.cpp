@@ -137,7 +137,7 @@ void report_run(const Model& model, const Context& context, const Dataset& data,
 }
 
 constexpr const char* kStopping =
-    "stopping: the batch that is under way comes first; another signal ends at once, unsaved";
+    "stopping: the batch that is under way comes first; another signal ends at once, unsaved\n";
 
 // The one line of results, which says where the model lies and how to sample from it.
 std::string last_line(const Model& model, const RunFolder& folder) {
