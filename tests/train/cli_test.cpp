@@ -1,5 +1,6 @@
 // The program from outside: exit codes, messages, what lands in which stream, and that nothing else is touched.
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "support/catch.h"
 #include "train/program.h"
@@ -53,6 +54,13 @@ TEST_CASE("tril: every command explains itself and its defaults") {
     CHECK(outcome.code == 0);
     CHECK(outcome.err.empty());
     CHECK_THAT(outcome.out, contains("Usage: tril " + command));
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(line.size() <= 80);
+      CHECK_FALSE(line.ends_with(' '));
+      CHECK_FALSE(line.ends_with("(default:"));
+    }
   }
   const std::string help = shell.run("tril train --help").out;
   for (const Field& field : fields()) CHECK_THAT(help, contains("  --" + std::string(field.name)));
@@ -423,10 +431,15 @@ TEST_CASE("tril: where the system refuses memory, one line says so, at any limit
 #endif
 }
 
-TEST_CASE("tril: help on a command, and switches that contradict each other") {
+TEST_CASE("tril: help on a command, and what is written beside flags") {
   const TinyShell shell;
   CHECK(shell.run("tril help train").out == shell.run("tril train --help").out);
   check_usage_error(shell.train("--bias --no-bias"), "bias: expected --bias or --no-bias, got both");
+  check_usage_error(shell.train("--bias false"),
+                    "--bias: expected no value, as it is a switch, got false; write --bias=false");
+  check_usage_error(shell.run("tril gradcheck foo"), "tril gradcheck --help lists them");
+  CHECK_THAT(shell.run("tril gradcheck --help").out, contains(" add_layer_norm,"));
+  check_usage_error(shell.run("tril sample run Once"), "a prompt is given by --prompt TEXT");
 }
 
 TEST_CASE("program: threads that wait give their processor away, unless the environment says how long to spin") {

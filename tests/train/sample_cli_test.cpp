@@ -129,7 +129,10 @@ TEST_CASE("tril sample: the text ends before the stop text") {
   const size_t at = whole.find("ca", 2);
   REQUIRE(at != std::string::npos);
   CHECK(shell.text("--prompt ab --length 300 --stop ca") == whole.substr(0, at) + "\n");
-  CHECK(shell.text("--prompt ab --length 300 --stop zzz") == whole);
+  const std::string never = "aaabbbcccaaabbbccc";
+  REQUIRE(whole.find(never) == std::string::npos);
+  CHECK(shell.text("--prompt ab --length 300 --stop " + never) == whole);
+  check_refused(shell.sample("--stop abz"), 1, "--stop: expected only the 3 characters that the model was trained on");
 }
 
 TEST_CASE("tril sample: a prompt comes from a flag, a file, a pipe or a redirection, byte for byte") {

@@ -27,7 +27,7 @@ Flags bench_flags() {
   return Flags(
       {.name = "bench",
        .usage = "[flags]",
-       .about = "Times the real training step (batch, forward, backward, clipping, AdamW), op by op, and decoding of\n"
+       .about = "Times the real training step (batch, forward, backward, clipping, AdamW), op by op, and decoding of "
                 "one stream. Figures are medians. Run it on a quiet machine.",
        .examples = "Examples:\n"
                    "  tril bench --preset baby\n"

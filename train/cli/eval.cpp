@@ -20,8 +20,8 @@ Flags eval_flags() {
   return Flags(
       {.name = "eval",
        .usage = "RUN [FILE | FOLDER | -]... [flags]",
-       .about = "Measures the loss of a model, in a run's folder or a file, on a text, or on the validation\n"
-                "part of the text that it was trained on. Every character but the first is predicted once, from\n"
+       .about = "Measures the loss of a model, in a run's folder or a file, on a text, or on the validation "
+                "part of the text that it was trained on. Every character but the first is predicted once, from "
                 "those before it in its window.",
        .most_arguments = 1'000'000,
        .examples = "Examples:\n"

@@ -14,9 +14,23 @@ namespace tril::cli {
 namespace {
 
 constexpr const char* kArguments = "arguments";  // the parser's name for what is no flag
-constexpr size_t kHelpWidth = 110;
+constexpr size_t kHelpWidth = 80;
 
 bool takes_value(const Flag& flag) { return !flag.value.empty(); }
+
+// `text` behind `first`, in lines of the page's width; those after the first begin under the text.
+std::string wrapped(const std::string& first, std::string_view text) {
+  const size_t room = kHelpWidth - first.size();
+  std::string lines = first;
+  while (text.size() > room) {
+    size_t cut = text.rfind(' ', room);
+    if (text.substr(0, cut).ends_with("(default:")) cut = text.rfind(' ', cut - 1);
+    if (cut == std::string_view::npos) break;
+    lines += cat(text.substr(0, cut), "\n", std::string(first.size(), ' '));
+    text.remove_prefix(cut + 1);
+  }
+  return cat(lines, text, "\n");
+}
 
 }  // namespace
 
@@ -37,6 +51,17 @@ void Flags::refuse_unknown(std::string_view token) const {
   const std::string help_hint = cat("tril ", command_.name, " --help lists them");
   fail_usage(cat("tril ", command_.name), "a flag it has", printable(token, 60),
              near.empty() ? help_hint : cat("did you mean --", near, "?"));
+}
+
+// What follows a switch is an argument of its own, but nobody names a text "false".
+void Flags::refuse_value_of_switch(int argc, const char* const* argv) const {
+  for (int i = 1; i + 1 < argc; ++i) {
+    const std::string_view token = argv[i], next = argv[i + 1];
+    if (token == "--") return;
+    const Flag* const flag = token.starts_with("--") ? find(token.substr(2)) : nullptr;
+    if (flag != nullptr && !takes_value(*flag) && (next == "true" || next == "false"))
+      fail_usage(token, "no value, as it is a switch", next, cat("write ", token, "=", next));
+  }
 }
 
 bool Flags::parse(int argc, const char* const* argv) {
@@ -68,12 +93,13 @@ bool Flags::parse(int argc, const char* const* argv) {
     write_output(help());
     return false;
   }
+  refuse_value_of_switch(argc, argv);
   const size_t most = command_.most_arguments;
   if (arguments_.size() > most)
     fail_usage(cat("tril ", command_.name),
                most == 0 ? std::string("no arguments besides flags")
                          : cat("at most ", most, most == 1 ? " argument" : " arguments", " besides flags"),
-               cat(arguments_.size(), ", with '", printable(arguments_[most], 60), "' too many"));
+               cat(arguments_.size(), ", with '", printable(arguments_[most], 60), "' too many"), command_.of_more);
   return true;
 }
 
@@ -98,7 +124,7 @@ double Flags::number(std::string_view name, double least, double most) const {
 
 std::string Flags::help() const {
   const std::string usage = cat("Usage: tril ", command_.name, command_.usage.empty() ? "" : " ", command_.usage);
-  std::string page = cat(command_.about, "\n\n", usage, "\n");
+  std::string page = cat(wrapped("", command_.about), "\n", usage, "\n");
   std::vector<std::string> groups;
   size_t widest = 0;
   const auto left_side = [](const Flag& flag) {
@@ -112,19 +138,9 @@ std::string Flags::help() const {
     page += cat("\n", group.empty() ? "Flags" : group, ":\n");
     for (const Flag& flag : flags_) {
       if (flag.group != group) continue;
-      std::string line = left_side(flag);
-      line.append(widest + 2 - line.size(), ' ');
-      std::string_view words = flag.help;
-      std::string whole = flag.fallback.empty() ? std::string(words) : cat(words, " (default: ", flag.fallback, ")");
-      words = whole;
-      while (widest + 2 + words.size() > kHelpWidth) {
-        const size_t cut = words.rfind(' ', kHelpWidth - widest - 2);
-        if (cut == std::string_view::npos) break;
-        page += cat(line, words.substr(0, cut), "\n");
-        line.assign(widest + 2, ' ');
-        words.remove_prefix(cut + 1);
-      }
-      page += cat(line, words, "\n");
+      std::string left = left_side(flag);
+      left.append(widest + 2 - left.size(), ' ');
+      page += wrapped(left, flag.fallback.empty() ? flag.help : cat(flag.help, " (default: ", flag.fallback, ")"));
     }
   }
   if (!command_.examples.empty()) page += cat("\n", command_.examples);

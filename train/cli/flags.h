@@ -22,13 +22,15 @@ struct Flag {
 
 class Flags {
  public:
-  // `usage` is what follows the command's name in the help, `about` a sentence or two, `examples` ends the page.
+  // `usage` is what follows the command's name in the help, `about` a sentence or two, `examples` ends the page,
+  // `of_more` is the cure for too many arguments.
   struct Command {
     std::string name;
     std::string usage;
     std::string about;
     size_t most_arguments = 0;  // that are no flags
     std::string examples = {};
+    std::string of_more = {};
   };
   Flags(Command command, std::vector<Flag> flags);
 
@@ -47,6 +49,7 @@ class Flags {
   [[nodiscard]] const Flag* find(std::string_view name) const;
   [[nodiscard]] std::string help() const;
   [[noreturn]] void refuse_unknown(std::string_view token) const;
+  void refuse_value_of_switch(int argc, const char* const* argv) const;
 
   Command command_;
   std::vector<Flag> flags_;

@@ -236,15 +236,29 @@ std::vector<int64_t> parse_index(const std::string& text) {
   return index;
 }
 
+std::vector<std::string_view> all_names() {
+  std::vector<std::string_view> names;
+  for (const OpInfo* op : all_ops()) names.push_back(op->name);
+  names.push_back(kModel);
+  return names;
+}
+
+std::string about() {
+  std::string list;
+  for (const std::string_view name : all_names()) list += cat(list.empty() ? "" : ", ", name);
+  return cat(
+      "Proves gradients: backward against differences of forward in f64, and that backward writes, adds, repeats and "
+      "scales as it should. Without a name all are checked: ",
+      list, ", which is whole models.");
+}
+
 Plan plan_of(const Flags& flags) {
   Plan plan;
-  std::vector<std::string_view> known;
-  for (const OpInfo* op : all_ops()) known.push_back(op->name);
-  known.push_back(kModel);
+  const std::vector<std::string_view> known = all_names();
   for (const std::string& name : flags.arguments()) {
     if (std::find(known.begin(), known.end(), name) == known.end())
       fail_usage("gradcheck", "the name of an op", printable(name, 60),
-                 did_you_mean(name, known, "tril gradcheck without a name checks them all"));
+                 did_you_mean(name, known, "tril gradcheck --help lists them"));
     plan.names.push_back(name);
   }
   if (plan.names.empty()) plan.names.assign(known.begin(), known.end());
@@ -299,20 +313,18 @@ int print(const Plan& plan, bool json) {
 }  // namespace
 
 int run_gradcheck(int argc, const char* const* argv) {
-  Flags flags(
-      {.name = "gradcheck",
-       .usage = "[OP...] [--sample N [--input K [--element I,J,...]]]",
-       .about = "Proves gradients: backward against differences of forward in f64, and that backward writes, adds,\n"
-                "repeats and scales as it should. Without a name: every op, and whole models as 'gpt'.",
-       .most_arguments = 1000,
-       .examples = "Examples:\n  tril gradcheck\n  tril gradcheck attention\n"
-                   "  tril gradcheck attention --sample 3 --input 0 --element 0,1,2\n"},
-      {{.name = "sample", .help = "Check this sample alone.", .value = "N"},
-       {.name = "input", .help = "Vary this operand, or parameter, alone.", .value = "K"},
-       {.name = "element", .help = "Vary this element of it alone, and print its numbers.", .value = "I,J,..."},
-       {.name = "seed", .help = "Of values, cotangents and dropout.", .value = "S", .fallback = "1"},
-       {.name = "threads", .help = "Compared with one thread, bit for bit.", .value = "N", .fallback = "3"},
-       {.name = "json", .help = "Print one JSON object."}});
+  Flags flags({.name = "gradcheck",
+               .usage = "[OP...] [--sample N [--input K [--element I,J,...]]]",
+               .about = about(),
+               .most_arguments = 1000,
+               .examples = "Examples:\n  tril gradcheck\n  tril gradcheck attention\n"
+                           "  tril gradcheck attention --sample 3 --input 0 --element 0,1,2\n"},
+              {{.name = "sample", .help = "Check this sample alone.", .value = "N"},
+               {.name = "input", .help = "Vary this operand, or parameter, alone.", .value = "K"},
+               {.name = "element", .help = "Vary this element of it alone, and print its numbers.", .value = "I,J,..."},
+               {.name = "seed", .help = "Of values, cotangents and dropout.", .value = "S", .fallback = "1"},
+               {.name = "threads", .help = "Compared with one thread, bit for bit.", .value = "N", .fallback = "3"},
+               {.name = "json", .help = "Print one JSON object."}});
   if (!flags.parse(argc, argv)) return 0;
   const Plan plan = plan_of(flags);
   if (plan.options.input < 0) return print(plan, flags.on("json"));

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 Flags info_flags() {
   return Flags({.name = "info",
                 .usage = "[RUN] [flags]",
-                .about = "Shows what is in a model, in a run's folder or a file; or, with none, what this program and\n"
+                .about = "Shows what is in a model, in a run's folder or a file; or, with none, what this program and "
                          "this machine are.",
                 .most_arguments = 1,
                 .examples = "Examples:\n"

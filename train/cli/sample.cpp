@@ -28,15 +28,16 @@ Flags sample_flags() {
       {.name = "sample",
        .usage = "RUN [flags]",
        .about =
-           "Lets a model, in a run's folder or a file, go on from a prompt. The prompt and its continuation come out,\n"
-           "then a new line. Without a prompt, what is piped in at once is one (--prompt - waits for it); else the\n"
-           "model begins as after a new line. Several samples are parted by a line of four dashes. Sample number i of\n"
+           "Lets a model, in a run's folder or a file, go on from a prompt. The prompt and its continuation come out, "
+           "then a new line. Without a prompt, what is piped in at once is one (--prompt - waits for it); else the "
+           "model begins as after a new line. Several samples are parted by a line of four dashes. Sample number i of "
            "a seed is the same however many are made. Past the context the model sees between half of it and all.",
        .most_arguments = 1,
        .examples = "Examples:\n"
                    "  tril sample runs/stories --prompt \"Once \" --length 500 --temperature 0.8\n"
                    "  tril sample runs/stories --count 3 --seed 7 --stop END\n"
-                   "  printf 'Once ' | tril sample runs/stories --temperature 0\n"},
+                   "  printf 'Once ' | tril sample runs/stories --temperature 0\n",
+       .of_more = "a prompt is given by --prompt TEXT"},
       {{.name = "prompt", .help = "What to go on from; - reads standard input.", .value = "TEXT"},
        {.name = "prompt-file", .help = "The same from a file; - reads standard input.", .value = "FILE"},
        {.name = "length",
@@ -218,6 +219,8 @@ int run_sample(int argc, const char* const* argv) {
   for (const std::string& line : model.warnings) log.warn(line);
   if (model.state.step == 0) log.warn("the model has not been trained yet (step 0): it writes at random");
   const std::string prompt = prompt_text(flags, model.tokenizer.kind(), log);
+  // A text that the model cannot write would never stop it.
+  static_cast<void>(model.tokenizer.encode(job.write.stop, "--stop"));
   const int64_t context = model.config.context;
   std::vector<int32_t> tokens = model.tokenizer.encode(prompt, "prompt");
   if (static_cast<int64_t>(tokens.size()) > context)

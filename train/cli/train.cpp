@@ -22,8 +22,8 @@ namespace tril::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "Trains a character model on a text: files, folders or - for standard input, UTF-8, with no preparation.\n"
-    "Without a text it trains on built-in stories. Without --out the run's folder is runs/NAME of the text,\n"
+    "Trains a character model on a text: files, folders or - for standard input, UTF-8, with no preparation. "
+    "Without a text it trains on built-in stories. Without --out the run's folder is runs/NAME of the text, "
     "or NAME-2, NAME-3, … where there is one.";
 constexpr const char* kExamples =
     "Examples:\n"
