@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "train/crc32.h"
@@ -76,14 +77,25 @@ void save_checkpoint(const std::string& folder, const Model& model, const AdamW&
   const int64_t step = optimizer.updates();
   const std::string state = folder + "/" + optimizer_file(step);
   const bool is_new = !std::filesystem::exists(state);
-  write_safetensors(state, tensors, {{kStepKey, cat(step)}, {kWeightsKey, weights_checksum(*model.params)}});
+  std::optional<WriteError> doubt;  // whether what is in place survives a power failure
+  const auto put_in_place = [&](auto&& write) {
+    try {
+      write();
+    } catch (const WriteError& error) {
+      if (!error.committed()) throw;
+      doubt = error;
+    }
+  };
+  put_in_place([&] {
+    write_safetensors(state, tensors, {{kStepKey, cat(step)}, {kWeightsKey, weights_checksum(*model.params)}});
+  });
   try {
-    save_model(folder + "/" + kLastFile, model);
-  } catch (const Error& error) {  // the state belongs to nothing then, and takes room that the next save needs
-    const auto* const write = dynamic_cast<const WriteError*>(&error);
-    if (is_new && (write == nullptr || !write->committed())) ::unlink(state.c_str());
+    put_in_place([&] { save_model(folder + "/" + kLastFile, model); });
+  } catch (const Error&) {  // the state belongs to nothing then, and takes room that the next save needs
+    if (is_new) ::unlink(state.c_str());
     throw;
   }
+  if (doubt) throw *doubt;  // the older state may be needed again
   remove_other_states(folder, step);
 }
 

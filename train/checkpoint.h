@@ -11,7 +11,7 @@
 
 namespace tril {
 
-// Throws WriteError; what was there before is then still whole, unless the error says that it was committed.
+// Throws WriteError: either what was there before is still whole, or the error says that all of it was committed.
 void save_checkpoint(const std::string& folder, const Model& model, const AdamW& optimizer);
 
 // The model in last.safetensors.

@@ -36,6 +36,7 @@ class EvalWindows {
   // evenly over the part.
   EvalWindows(const Tokens& tokens, int64_t begin, int64_t end, int64_t context, int64_t limit = 0);
 
+  [[nodiscard]] int64_t context() const { return context_; }
   [[nodiscard]] int64_t count() const { return count_; }
   [[nodiscard]] int64_t targets() const { return targets_; }  // that count, over all windows
   // Fills rows x context inputs and targets with windows [first, first + rows). What a short window lacks, and rows

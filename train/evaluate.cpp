@@ -13,6 +13,8 @@ constexpr int64_t kTokensAPass = 2048;
 std::optional<double> evaluate(Context& context, const Gpt& model, const EvalWindows& windows,
                                FunctionRef<bool()> stopped) {
   const int64_t length = model.config().context;
+  TRIL_CHECK(windows.context() == length, "evaluate", cat("windows of the model's context, ", length),
+             cat(windows.context()));
   const int64_t rows = std::clamp<int64_t>(kTokensAPass / length, 1, windows.count());
   std::vector<int32_t> inputs(static_cast<size_t>(rows * length)), targets(inputs.size());
   Tape tape(context, Tape::Mode::evaluate);

@@ -11,7 +11,8 @@
 
 namespace tril {
 
-// The mean loss of all targets, in nats a token; nothing if `stopped` said so before the end.
+// The mean loss of all targets, in nats a token; nothing if `stopped` said so before the end. Throws where the windows
+// are not of the model's context.
 [[nodiscard]] std::optional<double> evaluate(Context& context, const Gpt& model, const EvalWindows& windows,
                                              FunctionRef<bool()> stopped);
 

@@ -68,7 +68,8 @@ class WriteError : public Error {
 };
 
 // A file that appears whole or not at all: written under a temporary name beside its place, synced, renamed, and the
-// folder synced. Until commit() returns, what was at `path` before is untouched; without commit() the temporary goes.
+// folder synced. Until commit() is called, what was at `path` before is untouched; a WriteError of it says what is true
+// afterwards; without commit() the temporary goes. A symbolic link at `path` is replaced, not followed.
 class AtomicFile {
  public:
   // `bytes_needed`, where known, is told to the user when space runs out.

@@ -117,7 +117,8 @@ bool Report::due(Clock::duration interval) {
 }
 
 std::string Report::progress() const {
-  std::string line = cat("step ", last_.step, "/", options_.steps, "  loss ", fixed(last_.loss, 4));
+  std::string line = cat("step ", last_.step, "/", options_.steps);
+  if (begun_) line += cat("  loss ", fixed(last_.loss, 4));
   if (validation_) line += cat("  validation ", fixed(*validation_, 4));
   const bool has_room = !log_.is_live();  // a terminal's line is short
   if (validation_ && has_room && validated_ != last_.step) line += cat(" at step ", validated_);

@@ -22,6 +22,16 @@ Report::Options report_options(const Run::Parts& parts, const Run::Options& opti
           .best_possible = options.best_possible};
 }
 
+// Gives a file another name, which is returned; empty where that cannot be done.
+std::string put_aside(const std::string& path) {
+  const std::string aside = cat(path, ".unreadable");
+  std::string name = aside;
+  for (int64_t i = 2; std::filesystem::exists(std::filesystem::symlink_status(name)); ++i) name = cat(aside, "-", i);
+  std::error_code error;
+  std::filesystem::rename(path, name, error);
+  return error ? std::string() : name;
+}
+
 }  // namespace
 
 Run::Run(const Parts& parts, Options options)
@@ -70,7 +80,7 @@ void Run::keep_changes() {
 }
 
 // The best model may be younger than the checkpoint, if the process ended between storing the two. One that cannot be
-// read is none: the run's newest takes its place, until a better one comes.
+// read is put aside, as it may be whole for all that: the run's newest takes its place, until a better one comes.
 void Run::recall_best(const std::string& path) {
   ModelState& state = parts_.model.state;
   try {
@@ -80,9 +90,11 @@ void Run::recall_best(const std::string& path) {
     state.best_loss = best.loss;
     state.best_step = best.step;
   } catch (const Error& error) {
+    const std::string aside = put_aside(path);
     state.best_loss = ModelState::kUnknown;
-    const bool replaced = keep_if_best();
-    parts_.log.warn(cat(error.what(), replaced ? "; the newest model takes its place" : ""));
+    const bool replaced = !aside.empty() && keep_if_best();
+    parts_.log.warn(cat(error.what(), aside.empty() ? "" : cat("; it is kept as ", printable(aside)),
+                        replaced ? ", the newest model takes its place" : ""));
   }
 }
 
@@ -102,16 +114,21 @@ void Run::restore_folder() {
   failure_ = failure;
 }
 
-// A save that fails costs a warning and leaves what was there before; the run's end tells whether the latest worked.
-void Run::attempt(const std::string& what, const std::function<void()>& save) {
+// Whether what was to be saved is in place. A save that fails costs a warning and leaves what was there before; the
+// run's end tells whether the latest worked.
+bool Run::attempt(const std::string& what, const std::function<void()>& save) {
   try {
     save();
-  } catch (const WriteError& error) {
-    if (!error.committed()) failure_ = error.what();
-    parts_.log.warn(cat(what, " was not saved: ", error.what()));
-  } catch (const Error& error) {  // something else has taken the file's place
+    return true;
+  } catch (const Error& error) {
+    const auto* const write = dynamic_cast<const WriteError*>(&error);
+    if (write != nullptr && write->committed()) {
+      parts_.log.warn(error.what());
+      return true;
+    }
     failure_ = error.what();
     parts_.log.warn(cat(what, " was not saved: ", error.what()));
+    return false;
   }
 }
 
@@ -119,10 +136,8 @@ void Run::save_last() {
   restore_folder();
   expect_finite(*parts_.model.params);
   parts_.model.state.step = trainer_.steps_done();
-  attempt("the checkpoint", [&] {
-    save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
+  if (attempt("the checkpoint", [&] { save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer()); }))
     saved_step_ = trainer_.steps_done();
-  });
 }
 
 // Whether it was, and is stored. Without a validation part, the newest model stands for the best.
@@ -132,12 +147,7 @@ bool Run::keep_if_best() {
   const ModelState before = state;
   state.best_loss = state.loss;
   state.best_step = state.step;
-  bool stored = false;
-  attempt("the best model", [&] {
-    save_model(parts_.folder.file(kModelFile), parts_.model);
-    stored = true;
-  });
-  if (stored) return true;
+  if (attempt("the best model", [&] { save_model(parts_.folder.file(kModelFile), parts_.model); })) return true;
   state.best_loss = before.best_loss;  // a later model that beats the stored one is to be stored
   state.best_step = before.best_step;
   return false;
@@ -162,8 +172,14 @@ bool Run::evaluate_and_save() {
   keep_if_best();
   std::optional<std::string> text;
   if (parts_.model.training.sample_length > 0) {
-    text = sample();
-    if (!text) {
+    bool stopped = false;
+    try {
+      text = sample();
+      stopped = !text;
+    } catch (const NonFiniteError&) { throw; } catch (const Error& error) {  // of memory, say; it is not worth a run
+      parts_.log.warn(cat("no sample at step ", state.step, ": ", error.what()));
+    }
+    if (stopped) {
       state.loss = ModelState::kUnknown;
       return false;
     }
@@ -233,6 +249,18 @@ bool Run::go_on() {
   return true;
 }
 
+// Whatever ends the run, memory that is refused or a file that cannot be read, the steps done are not lost to it.
+void Run::save_what_is_learned() {
+  parts_.log.clear_live();
+  if (saved_step_ == trainer_.steps_done()) return;
+  parts_.model.state.loss = ModelState::kUnknown;  // its evaluation is made up for
+  failure_.clear();
+  try {
+    save_last();
+    if (failure_.empty()) parts_.log.note(cat("step ", saved_step_, " is saved, to go on from with --resume"));
+  } catch (const std::exception& error) { parts_.log.warn(error.what()); }
+}
+
 bool Run::train() {
   bool done = false;
   try {
@@ -248,6 +276,9 @@ bool Run::train() {
     report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"not finite\""));
     throw Error(cat(error.what(), "; the last good checkpoint is that of step ", saved_step_, ", ",
                     printable(parts_.folder.file(kLastFile))));
+  } catch (const std::exception&) {
+    save_what_is_learned();
+    throw;
   }
   report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"", done ? "done" : "signal", "\""));
   TRIL_CHECK(failure_.empty(), printable(parts_.folder.path()), "the run's last save to work", failure_);

@@ -35,7 +35,8 @@ class Run {
   void begin();
   void resume(bool changed);
 
-  // True: all steps are done. False: stopped, and saved. Throws where the last save failed, or NonFiniteError.
+  // True: all steps are done. False: stopped, and saved. Throws where the last save failed, NonFiniteError, or what
+  // else went wrong, after saving the steps done.
   [[nodiscard]] bool train();
 
  private:
@@ -50,8 +51,9 @@ class Run {
   [[nodiscard]] std::optional<std::string> sample() const;
   bool keep_if_best();
   void save_last();
+  void save_what_is_learned();
   void restore_folder();
-  void attempt(const std::string& what, const std::function<void()>& save);
+  bool attempt(const std::string& what, const std::function<void()>& save);
 
   Parts parts_;
   Options options_;

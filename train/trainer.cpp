@@ -55,12 +55,15 @@ double Trainer::micro_batch(int64_t index) {
                 inputs_.data(), targets_.data());
   }
   context_.set_step(steps_done(), first);
+  struct Pass {  // so that a trainer whose step failed can be used as before
+    Tape& tape;
+    ~Pass() { tape.reset(); }
+  } const pass{tape_};
   const Tensor loss = model_.gpt->loss(tape_.view({batch, length}, DType::i32, inputs_.data()),
                                        tape_.view({batch, length}, DType::i32, targets_.data()));
   const double value = loss.item();
   if (!std::isfinite(value)) refuse("loss", value, tape_.first_non_finite());
   tape_.backward(parts == 1 ? loss : scale(loss, 1.0 / static_cast<double>(parts)));
-  tape_.reset();
   return value;
 }
 

@@ -44,8 +44,10 @@ TRIL_INLINE void add_up(const Lanes<float>* v, float* out) {
 template <class W>
 TRIL_INLINE void dots(const float* q, const W* k, int64_t row, int64_t n, float* out) {
   Lanes<float> sums[kKeys] = {};
-  for (int64_t i = 0; i < n; i += kLanes)
+  for (int64_t i = 0; i < n; i += kLanes) {
+#pragma GCC unroll 4
     for (int64_t j = 0; j < kKeys; ++j) sums[j] += rows::lanes(q + i) * wide(k + j * row + i);
+  }
   add_up(sums, out);
 }
 
@@ -54,9 +56,12 @@ template <int kVectors, class W>
 TRIL_INLINE void mix_lanes(const float* shares, const W* v, int64_t row, int64_t tokens, float factor, float* out) {
   Lanes<float> sums[kKeys][kVectors] = {};
   int64_t t = 0;
-  for (; t + kKeys <= tokens; t += kKeys)
+  for (; t + kKeys <= tokens; t += kKeys) {
+#pragma GCC unroll 4
     for (int64_t j = 0; j < kKeys; ++j)
+#pragma GCC unroll 2
       for (int64_t i = 0; i < kVectors; ++i) sums[j][i] += shares[t + j] * wide(v + (t + j) * row + i * kLanes);
+  }
   for (; t < tokens; ++t)
     for (int64_t i = 0; i < kVectors; ++i) sums[0][i] += shares[t] * wide(v + t * row + i * kLanes);
   for (int64_t i = 0; i < kVectors; ++i)

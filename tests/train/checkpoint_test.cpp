@@ -211,6 +211,26 @@ TEST_CASE("checkpoint: where it cannot be written, the one before stays whole") 
   CHECK(load_checkpoint(folder.path()).state.step == 1);
 }
 
+TEST_CASE("checkpoint: one that may not survive a power failure is whole, and leaves what came before") {
+  const TempFolder folder;
+  Tiny tiny;
+  train_to(tiny, 1);
+  save(folder.path(), tiny);
+  train_to(tiny, 2);
+  REQUIRE(::chmod(folder.path().c_str(), 0333) == 0);  // files can be made in it, but it cannot be opened
+  if (::geteuid() == 0) REQUIRE(::chown(folder.path().c_str(), 65534, 65534) == 0);
+  bool committed = false;
+  try {
+    const Unprivileged nobody;
+    save(folder.path(), tiny);
+  } catch (const WriteError& error) { committed = error.committed(); }
+  CHECK(committed);
+  REQUIRE(::chmod(folder.path().c_str(), 0777) == 0);
+  CHECK(load_error(folder.path()).empty());
+  CHECK(load_checkpoint(folder.path()).state.step == 2);
+  CHECK(fs::exists(folder / optimizer_file(1)));
+}
+
 TEST_CASE("run folder: a new one is new or empty, one to resume holds a run") {
   const TempFolder folder;
   const auto fresh = [&](const std::string& name) {

@@ -54,7 +54,17 @@ TEST_CASE("tril train: after a kill the log tells of every step once") {
   CHECK(evaluations == done / 200 + 1);
 }
 
-// oneDNN turns the stack pointer elsewhere in its products: a handler's frame would overwrite the heap.
+TEST_CASE("tril train: what goes on with an evaluation has no loss to tell of") {
+  const TinyShell shell;
+  const Outcome stopped = shell.run(kStartAndAwait + "start book.txt --steps 4000000 --eval-every 1000000 --out r" +
+                                    kDemanding + "\nawait '\"step\":10,' r/log.jsonl; kill -TERM $pid; wait $pid");
+  REQUIRE(stopped.code == 143);
+  const std::string step = std::to_string(shell.step("r/last.safetensors"));
+  const Outcome resumed = shell.run("tril train --resume r --steps " + step);
+  CHECK(resumed.code == 0);
+  CHECK_THAT(resumed.err, contains("step " + step + "/" + step + "  validation ") && !contains("  loss "));
+}
+
 TEST_CASE("tril train: a log that cannot be written costs one warning") {
   const TinyShell shell;
   REQUIRE(shell.train("--steps 2 --out r").code == 0);

@@ -265,20 +265,24 @@ TEST_CASE("tril train: a best model that cannot be read is made again from the n
             0);
     const Outcome resumed = shell.run("tril train --resume " + run + " --steps " + steps);
     CHECK(resumed.code == 0);
-    CHECK_THAT(resumed.err, contains("the newest model takes its place"));
+    CHECK_THAT(resumed.err,
+               contains("; it is kept as " + run + "/model.safetensors.unreadable, the newest model takes its place"));
+    CHECK(shell.read(run + "/model.safetensors.unreadable").size() == 100);
     CHECK(shell.run("tril sample " + run + " --length 5").code == 0);
   }
-  // Where something else stands in its place, the newest is kept beside it, and the run can go on.
+  // Whatever stands in its place, and again, is kept.
   REQUIRE(shell.run("rm r4/model.safetensors && mkdir r4/model.safetensors").code == 0);
   const Outcome blocked = shell.run("tril train --resume r4 --steps 5");
-  CHECK(blocked.code == 1);
-  CHECK_THAT(blocked.err, contains("r4/model.safetensors: expected the best model, got a folder") &&
-                              !contains("takes its place") && !contains("nan"));
+  CHECK(blocked.code == 0);
+  CHECK_THAT(blocked.err, contains("r4/model.safetensors: expected the best model, got a folder; it is kept as "
+                                   "r4/model.safetensors.unreadable-2, the newest model takes its place") &&
+                              !contains("nan"));
   CHECK_THAT(shell.read("r4/log.jsonl"), contains("\"step\":5") && !contains("nan"));
   CHECK(shell.step("r4/last.safetensors") == 5);
-  CHECK(shell.run("rmdir r4/model.safetensors && tril train --resume r4 --steps 6").code == 0);
+  CHECK(shell.run("rmdir r4/model.safetensors.unreadable-2").code == 0);
 }
 
+// oneDNN turns the stack pointer elsewhere in its products: a handler's frame would overwrite the heap.
 TEST_CASE("tril train: no signal can interrupt a thread that computes") {
   const TinyShell shell;
   const Outcome masks = shell.run(kStartAndAwait + "start book.txt --steps 4000000 --threads 2 --out r" + kDemanding +

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 #include "support/catch.h"
 #include "train/temp_folder.h"
@@ -62,6 +63,50 @@ TEST_CASE("run: stopped at whatever moment it looks, and resumed, it ends with t
     if (!done) CHECK(train_in(folder.path(), never));
     check_same_run(straight, folder, run_config().steps);
   }
+}
+
+TEST_CASE("run: whatever goes wrong at whatever moment, the steps done are saved") {
+  const TempFolder straight;
+  int64_t looks = 0;
+  REQUIRE(train_in(straight.path(), [&] {
+    ++looks;
+    return false;
+  }));
+  for (int64_t moment = 1; moment <= looks; ++moment) {
+    INFO("an error at look " << moment << " of " << looks);
+    const TempFolder folder;
+    int64_t left = moment;
+    const std::string error = error_of([&] {
+      (void)train_in(folder.path(), [&] {
+        if (--left == 0) throw Error("memory: none left");
+        return false;
+      });
+    });
+    // A sample is not worth a run.
+    if (!error.empty()) {
+      CHECK(error == "memory: none left");
+      CHECK(train_in(folder.path(), never));
+    }
+    check_same_run(straight, folder, run_config().steps);
+  }
+}
+
+TEST_CASE("run: saves that may not survive a power failure count") {
+  const TempFolder straight, folder;
+  REQUIRE(train_in(straight.path(), never));
+  std::optional<Unprivileged> nobody;
+  CHECK(train_in(folder.path(), [&] {
+    if (nobody) return false;
+    REQUIRE(::chmod(folder.path().c_str(), 0333) == 0);  // files can be made in it, but it cannot be opened
+    if (::geteuid() == 0)
+      for (const std::string& name : folder.names()) REQUIRE(::chown((folder / name).c_str(), 65534, 65534) == 0);
+    if (::geteuid() == 0) REQUIRE(::chown(folder.path().c_str(), 65534, 65534) == 0);
+    nobody.emplace();
+    return false;
+  }));
+  nobody.reset();
+  REQUIRE(::chmod(folder.path().c_str(), 0777) == 0);
+  check_same_run(straight, folder, run_config().steps);
 }
 
 TEST_CASE("run: an evaluation that was cut short is made up for on resuming") {

@@ -168,6 +168,7 @@ TEST_CASE("trainer: a loss that is not finite stops it, naming the step and the 
   CHECK(same_bits(tiny.weights(), before));
   CHECK(same_bits(tiny.mean(), mean));
   CHECK(tiny.trainer.steps_done() == 1);
+  CHECK(std::isnan(*evaluate(tiny.context, *tiny.model.gpt, tiny.data.validation(8), never)));  // the context is free
   CHECK_THAT(error_of([&] { expect_finite(*tiny.model.params); }),
              contains("first in transformer.h.0.mlp.c_fc.weight"));
 }
@@ -223,6 +224,13 @@ TEST_CASE("evaluation: training goes on as if it had not been") {
   CHECK(same_bits(plain.weights(), watched.weights()));
   CHECK(same_bits(plain.mean(), watched.mean()));
   CHECK(same_bits(plain.square(), watched.square()));
+}
+
+TEST_CASE("evaluation: windows of another context are refused") {
+  Tiny tiny;
+  for (const int64_t context : {7, 9})
+    CHECK_THAT(error_of([&] { (void)evaluate(tiny.context, *tiny.model.gpt, tiny.data.validation(context), never); }),
+               contains("evaluate: expected windows of the model's context, 8, got " + std::to_string(context)));
 }
 
 TEST_CASE("evaluation: stops when asked to") {
