@@ -50,12 +50,13 @@ class Attention {
   static constexpr bool kInPlace = std::is_same_v<S, T>;
 
  public:
-  Attention(Context& context, const RandomKey& key, const AttentionAttrs& attrs, const Shape& q, const Shape& k,
-            const Operands<S>& operands)
+  Attention(Context& context, const RandomKey& key, uint32_t first_sample, const AttentionAttrs& attrs, const Shape& q,
+            const Shape& k, const Operands<S>& operands)
       : context_(context),
         attrs_(attrs),
         in_(operands),
         mask_(key, attrs.dropout),
+        first_sample_(first_sample),
         batch_(q[0]),
         queries_(q[1]),
         keys_(k[1]),
@@ -172,7 +173,7 @@ class Attention {
                                 .keys = in_.lengths == nullptr ? keys_ : in_.lengths[sample],
                                 .causal = attrs_.causal,
                                 .mask = mask_,
-                                .sample = context_.first_sample() + static_cast<uint32_t>(sample),
+                                .sample = first_sample_ + static_cast<uint32_t>(sample),
                                 .mask_row = (index % attrs_.heads * queries_ + first) * mask_stride_,
                                 .mask_stride = mask_stride_};
     block.padded = attention_rows::pad(block.seen(count - 1));
@@ -326,6 +327,7 @@ class Attention {
   const AttentionAttrs& attrs_;
   Operands<S> in_;
   DropoutMask mask_;
+  uint32_t first_sample_;
   int64_t batch_, queries_, keys_, width_, head_;
   int64_t row_;  // between rows of q, k and v
   int64_t padded_, mask_stride_;

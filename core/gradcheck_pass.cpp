@@ -12,7 +12,7 @@ namespace {
 struct Projection {
   struct Attrs {};
   static void infer(Infer& op, const Attrs&) {
-    op.expect_floating(0, "the function's output");
+    op.expect_floating_or_bf16(0, "the function's output");
     op.output({}, compute_dtype(op.in(0).dtype));
     op.backward_reads_input(1);
     op.no_gradient(1);

@@ -1,10 +1,28 @@
 #include "core/op.h"
 
+#include <algorithm>
+
 #include "core/tape.h"
 
 namespace tril {
+
+void Infer::add_result(const char* what, Results& results, int& count, const Shape& shape, DType dtype) const {
+  TRIL_CHECK(count < OpPlan::kMaxResults, op_, cat("at most ", OpPlan::kMaxResults, " ", what), "more");
+  results[static_cast<size_t>(count++)] = {shape, dtype};
+}
+
+uint64_t Infer::bit(int i) const {
+  TRIL_CHECK(i >= 0 && i < 64, op_, "operands and outputs counted from 0 to 63", cat(i));
+  return uint64_t{1} << i;
+}
+
 void Infer::expect_floating(int i, const char* operand) const {
-  TRIL_CHECK(is_floating(in(i).dtype), op_, cat(operand, " of f32 or f64"), name_of(in(i).dtype));
+  const DType dtype = in(i).dtype;
+  TRIL_CHECK(dtype == DType::f32 || dtype == DType::f64, op_, cat(operand, " of f32 or f64"), name_of(dtype));
+}
+
+void Infer::expect_floating_or_bf16(int i, const char* operand) const {
+  TRIL_CHECK(is_floating(in(i).dtype), op_, cat(operand, " of f32, f64 or bf16"), name_of(in(i).dtype));
 }
 
 void Infer::expect_same_dtype(int i, const char* operand) const {
@@ -34,6 +52,12 @@ const Tensor& Backward::out(int i) const {
   TRIL_CHECK(OpPlan::has_bit(plan_.reads_output, i), op_, cat("infer to declare backward_reads_output(", i, ")"),
              "no such declaration");
   return outputs_[static_cast<size_t>(i)];
+}
+
+bool is_training(std::span<const Tensor> operands) {
+  const auto on_tape =
+      std::find_if(operands.begin(), operands.end(), [](const Tensor& operand) { return operand.tape != nullptr; });
+  return on_tape == operands.end() || on_tape->tape->training();
 }
 
 std::array<Tensor, OpPlan::kMaxResults> apply_all(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs) {

@@ -1,11 +1,11 @@
 // What an op must have: a shape rule (`infer`), `forward`, `backward` and `samples`, all in one struct in one file:
 //
 //   struct Silu {
-//     struct Attrs {};                                           // plain data, at most kMaxAttrs bytes
-//     static void infer(Infer& op, const Attrs&);                // checks operands; declares outputs, saved, what
-//     backward reads static void forward(const Forward& op, const Attrs&);      // writes outputs and saved static void
-//     backward(const Backward& op, const Attrs&);    // writes, or adds to, the gradients that are wanted static
-//     std::vector<Sample> samples();                      // what the checks run it on
+//     struct Attrs {};                                         // plain data, at most kMaxAttrs bytes
+//     static void infer(Infer& op, const Attrs&);              // checks operands; declares results, what is read
+//     static void forward(const Forward& op, const Attrs&);    // writes outputs and saved
+//     static void backward(const Backward& op, const Attrs&);  // writes, or adds to, the gradients that are wanted
+//     static std::vector<Sample> samples();                    // what the checks run it on
 //   };
 //   TRIL_REGISTER_OP(silu, Silu)
 //
@@ -53,41 +53,53 @@ class Infer {
   [[nodiscard]] const char* name() const { return op_; }
 
   void output(const Shape& shape, DType dtype) {
-    plan_.outputs[static_cast<size_t>(plan_.output_count++)] = {shape, dtype};
+    add_result("outputs", plan_.outputs, plan_.output_count, shape, dtype);
   }
   void output_is_view_of_input(const Shape& shape) {
     output(shape, in(0).dtype);
     plan_.aliases_input = true;
   }
   // A tensor that forward makes for backward alone.
-  void save(const Shape& shape, DType dtype) { plan_.saved[static_cast<size_t>(plan_.saved_count++)] = {shape, dtype}; }
+  void save(const Shape& shape, DType dtype) {
+    add_result("saved tensors", plan_.saved, plan_.saved_count, shape, dtype);
+  }
   // Backward reads this operand's, or this output's, numbers.
-  void backward_reads_input(int i) { plan_.reads_input |= uint64_t{1} << i; }
-  void backward_reads_output(int i) { plan_.reads_output |= uint64_t{1} << i; }
+  void backward_reads_input(int i) { plan_.reads_input |= bit(i); }
+  void backward_reads_output(int i) { plan_.reads_output |= bit(i); }
   // This operand never gets a gradient (token ids, masks).
-  void no_gradient(int i) { plan_.without_gradient |= uint64_t{1} << i; }
+  void no_gradient(int i) { plan_.without_gradient |= bit(i); }
 
   // How many floating-point operations a matrix product takes forward, for profiles; backward counts twice as many.
   void flops(double count) { plan_.flops = count; }
 
   // Checks that many ops need.
-  void expect_floating(int i, const char* operand) const;
-  void expect_same_dtype(int i, const char* operand) const;  // as operand 0's
+  void expect_floating(int i, const char* operand) const;          // f32 or f64
+  void expect_floating_or_bf16(int i, const char* operand) const;  // what dispatch_with_bf16 takes
+  void expect_same_dtype(int i, const char* operand) const;        // as operand 0's
   void expect_rank_at_least(int i, const char* operand, int rank) const;
   // Axis from 0 or, negative, from the end; returns it counted from 0.
   [[nodiscard]] int checked_axis(int i, int64_t axis) const;
 
  private:
+  using Results = std::array<OpPlan::Result, OpPlan::kMaxResults>;
+  void add_result(const char* what, Results& results, int& count, const Shape& shape, DType dtype) const;
+  [[nodiscard]] uint64_t bit(int i) const;
+
   const char* op_;
   std::span<const Tensor> inputs_;
   OpPlan& plan_;
 };
 
+// Where an op's random numbers start: what the context said when the op was recorded, and the op's place in the pass.
+struct Draws {
+  uint32_t step = 0, first_sample = 0, stream = 0;
+};
+
 class Forward {
  public:
   Forward(const char* op, Context& context, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-          std::span<const Tensor> saved, uint32_t stream)
-      : op_(op), context_(context), inputs_(inputs), outputs_(outputs), saved_(saved), stream_(stream) {}
+          std::span<const Tensor> saved, const Draws& draws)
+      : op_(op), context_(context), inputs_(inputs), outputs_(outputs), saved_(saved), draws_(draws) {}
 
   [[nodiscard]] int count() const { return static_cast<int>(inputs_.size()); }
   [[nodiscard]] const Tensor& in(int i) const { return inputs_[static_cast<size_t>(i)]; }
@@ -97,13 +109,15 @@ class Forward {
   [[nodiscard]] int threads() const { return context_.threads(); }
   [[nodiscard]] const char* name() const { return op_; }
   // The op's own random numbers: the same in forward and backward, others for every op and step.
-  [[nodiscard]] RandomKey key() const { return {context_.seed(), context_.step(), stream_}; }
+  [[nodiscard]] RandomKey key() const { return {context_.seed(), draws_.step, draws_.stream}; }
+  // The index of row 0 of axis 0 in the step's whole batch.
+  [[nodiscard]] uint32_t first_sample() const { return draws_.first_sample; }
 
  protected:
   const char* op_;
   Context& context_;
   std::span<const Tensor> inputs_, outputs_, saved_;
-  uint32_t stream_;
+  Draws draws_;
 };
 
 // Where an operand's gradient is to go; false if nobody wants it.
@@ -214,6 +228,9 @@ template <DefinesOp Op>
 // Runs an op on its operands and records it on their tape. The second form is for ops with several outputs.
 Tensor apply(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs);
 std::array<Tensor, OpPlan::kMaxResults> apply_all(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs);
+
+// Whether ops that act in training alone do: not where the operands' tape only evaluates.
+[[nodiscard]] bool is_training(std::span<const Tensor> operands);
 
 template <class Attrs>
 [[nodiscard]] Tensor apply(const OpInfo& op, std::initializer_list<Tensor> inputs, const Attrs& attrs) {

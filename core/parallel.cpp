@@ -25,8 +25,9 @@ namespace {
 // Denormals cost 18 to 50 times a normal number's work: treat them as zero, in every thread that computes.
 void flush_denormals() {
 #if defined(__SSE2__)
-  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
-  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040, kBoth = kFlushToZero | kDenormalsAreZero;
+  const unsigned mode = _mm_getcsr();
+  if ((mode & kBoth) != kBoth) _mm_setcsr(mode | kBoth);
 #endif
 }
 
@@ -73,6 +74,7 @@ void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(in
   const int64_t units = (count + grain - 1) / grain;
   const int parts = static_cast<int>(std::min<int64_t>(threads, units));
   if (parts <= 1) {
+    flush_denormals();
     if (count > 0) body(0, count, 0);
     return;
   }
@@ -90,6 +92,7 @@ void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(in
 void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> body) {
   const int parts = static_cast<int>(std::min<int64_t>(threads, count));
   if (parts <= 1) {
+    flush_denormals();
     for (int64_t task = 0; task < count; ++task) body(task, 0);
     return;
   }

@@ -29,9 +29,8 @@ class Shape {
   }
 
   [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] int64_t operator[](int axis) const {
-    return dims_[static_cast<size_t>(axis < 0 ? axis + rank_ : axis)];
-  }
+  // The extent of an axis, from 0 or, negative, from the end; others throw.
+  [[nodiscard]] int64_t operator[](int axis) const { return dims_[checked(axis)]; }
   [[nodiscard]] std::span<const int64_t> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
   // Number of elements in the axes [from, to).
   [[nodiscard]] int64_t count(int from, int to) const {
@@ -45,9 +44,9 @@ class Shape {
   [[nodiscard]] int64_t last() const { return rank_ == 0 ? 1 : (*this)[-1]; }
 
   [[nodiscard]] Shape with(int axis, int64_t dim) const {
-    Shape changed = *this;
-    changed.dims_[static_cast<size_t>(axis < 0 ? axis + rank_ : axis)] = dim;
-    return changed;
+    std::array<int64_t, kMaxRank> changed = dims_;
+    changed[checked(axis)] = dim;
+    return Shape(std::span<const int64_t>(changed.data(), static_cast<size_t>(rank_)));
   }
 
   friend bool operator==(const Shape& a, const Shape& b) {
@@ -67,6 +66,11 @@ class Shape {
   }
 
  private:
+  [[nodiscard]] size_t checked(int axis) const {
+    TRIL_CHECK(axis >= -rank_ && axis < rank_, "shape", cat("an axis of ", *this), cat(axis));
+    return static_cast<size_t>(axis < 0 ? axis + rank_ : axis);
+  }
+
   std::array<int64_t, kMaxRank> dims_{};
   int rank_ = 0;
 };

@@ -84,6 +84,7 @@ class SplitGemm {
     const int64_t group = std::max(kInner, budget / (panels(s_.n) * kSide * 6) / kInner * kInner);
     Scratch scratch(context.scratch());
     packed_ = scratch.get<uint16_t>(panels(s_.n) * steps(std::min(group, s_.k)) * kStepSize);
+    b_fits_ = scratch.get<bool>(group / kInner);
     for (int64_t k = 0; k < s_.k; k += group) {
       const int64_t inner = std::min(group, s_.k - k);
       pack_b(context, k, inner);
@@ -102,37 +103,39 @@ class SplitGemm {
   static constexpr int64_t kNear = int64_t{1} << 20, kFar = int64_t{8} << 20;
 
   void pack_b(Context& context, int64_t k, int64_t inner) {
-    std::atomic<bool> fits = true;
     panel_b_ = steps(inner) * kStepSize;
+    std::fill_n(b_fits_, (inner + kInner - 1) / kInner, true);
     parallel_for(context.threads(), panels(s_.n) * steps(inner), 1, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i)
-        if (!pack_step_of_b(i, k, inner)) fits = false;
+      for (int64_t i = begin; i < end; ++i) pack_step_of_b(i, k, inner);
     });
-    b_fits_ = fits;
   }
 
   // One by one in the order that they lie in memory.
-  [[nodiscard]] bool pack_step_of_b(int64_t index, int64_t k, int64_t inner) const {
+  void pack_step_of_b(int64_t index, int64_t k, int64_t inner) const {
     const int64_t panel = s_.transpose_b ? index / steps(inner) : index % panels(s_.n),
                   step = s_.transpose_b ? index % steps(inner) : index / panels(s_.n);
     const int64_t column = panel * kSide, at = step * kStep;
     const float* const from = s_.transpose_b ? b_ + column * s_.ldb + k + at : b_ + (k + at) * s_.ldb + column;
-    return pack_step<true>(from, s_.ldb, s_.transpose_b, std::min(kSide, s_.n - column), std::min(kStep, inner - at),
-                           packed_ + panel * panel_b_ + step * kStepSize);
+    if (!pack_step<true>(from, s_.ldb, s_.transpose_b, std::min(kSide, s_.n - column), std::min(kStep, inner - at),
+                         packed_ + panel * panel_b_ + step * kStepSize))
+      std::atomic_ref(b_fits_[at / kInner]).store(false, std::memory_order_relaxed);
   }
 
-  [[nodiscard]] bool pack_a(const Part& part, uint16_t* a) const {
+  // Which blocks of rows do not fit, a bit each.
+  [[nodiscard]] uint32_t pack_a(const Part& part, uint16_t* a) const {
+    static_assert(kMostRows / kBlock <= 32);
     const int64_t all_steps = steps(part.inner), all_panels = panels(part.rows);
-    bool fits = true;
+    uint32_t misfits = 0;
     for (int64_t i = 0; i < all_panels * all_steps; ++i) {
       const int64_t panel = s_.transpose_a ? i % all_panels : i / all_steps,
                     step = s_.transpose_a ? i / all_panels : i % all_steps;
       const int64_t row = panel * kSide, at = step * kStep;
-      fits &=
+      const bool fits =
           pack_step<false>(a_at(part.row + row, part.k + at), s_.lda, !s_.transpose_a, std::min(kSide, part.rows - row),
                            std::min(kStep, part.inner - at), a + (panel * all_steps + step) * kStepSize);
+      misfits |= uint32_t{!fits} << (row / kBlock);
     }
-    return fits;
+    return misfits;
   }
 
   [[nodiscard]] const float* a_at(int64_t row, int64_t k) const {
@@ -146,15 +149,20 @@ class SplitGemm {
     const MatrixUnit tiles;
     for (int64_t done = 0; done < part.inner; done += kInner) {
       const Part piece{part.row, part.rows, part.k + done, std::min(kInner, part.inner - done)};
-      const bool fits = b_fits_ && pack_a(piece, a);
-      fits ? multiply(a, packed_ + done / kStep * kStepSize, piece) : multiply_elsewhere(piece);
+      const uint32_t misfits = b_fits_[done / kInner] ? pack_a(piece, a) : ~uint32_t{0};
+      if (misfits != ~uint32_t{0}) multiply(a, packed_ + done / kStep * kStepSize, piece, misfits);
+      // By blocks that do not depend on how the rows are shared, and so neither do the sums.
+      for (int64_t row = 0; misfits != 0 && row < piece.rows; row += kBlock)
+        if ((misfits >> (row / kBlock) & 1u) != 0)
+          multiply_elsewhere({piece.row + row, std::min(kBlock, piece.rows - row), piece.k, piece.inner});
     }
   }
 
-  void multiply(const uint16_t* a, const uint16_t* b, const Part& part) const {
+  void multiply(const uint16_t* a, const uint16_t* b, const Part& part, uint32_t misfits) const {
     const int64_t inner_steps = steps(part.inner), panel_a = inner_steps * kStepSize;
     for (int64_t column = 0; column < s_.n; column += kBlock)
       for (int64_t row = 0; row < part.rows; row += kBlock) {
+        if ((misfits >> (row / kBlock) & 1u) != 0) continue;
         const bool last = row + kBlock >= part.rows;
         const float* const next =
             c_ + (part.row + (last ? 0 : row + kBlock)) * s_.ldc + (last ? column + kBlock : column);
@@ -206,7 +214,7 @@ class SplitGemm {
   const float* bias_;
   uint16_t* packed_ = nullptr;  // B's panels
   int64_t panel_b_ = 0;         // between them
-  bool b_fits_ = true;
+  bool* b_fits_ = nullptr;      // a piece of kInner each
 };
 
 }  // namespace

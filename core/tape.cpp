@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "core/parallel.h"
 #include "core/profile.h"
@@ -65,14 +66,18 @@ Tensor Tape::view(const Shape& shape, DType dtype, const void* memory) {
   return add_slot(tensor, false);
 }
 
+// Whether it is one of the store that gradients are bound of.
+bool Tape::is_bound(const Tensor& parameter) const {
+  const auto* const data = static_cast<const std::byte*>(parameter.data);
+  return static_cast<size_t>(parameter.slot) < parameters_.received.size() && data >= parameters_.values &&
+         data < parameters_.values + parameters_.bytes;
+}
+
 int32_t Tape::slot_of_parameter(const char* op, const Tensor& tensor) {
   const auto index = static_cast<size_t>(tensor.slot);
   const bool bound = parameters_.gradients != nullptr && training();
   if (bound) {
-    const auto* const data = static_cast<const std::byte*>(tensor.data);
-    TRIL_CHECK(index < parameters_.received.size() && data >= parameters_.values &&
-                   data < parameters_.values + parameters_.bytes,
-               op, "a parameter of the store that is bound to the tape", "one of another store",
+    TRIL_CHECK(is_bound(tensor), op, "a parameter of the store that is bound to the tape", "one of another store",
                "bind the gradients of its store");
   }
   if (parameter_slots_.size() <= index) parameter_slots_.resize(index + 1, -1);
@@ -101,7 +106,7 @@ std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span
   context_.acquire(this, op.name);
   Record record;
   record.op = &op;
-  record.stream = ops_run_++;
+  record.draws = {context_.step(), context_.first_sample(), ops_run_++};
   record.first_operand = static_cast<int32_t>(operands_.size());
   record.operands = static_cast<int32_t>(inputs.size());
   std::memcpy(record.attrs.data(), attrs, static_cast<size_t>(op.attrs_bytes));
@@ -142,7 +147,7 @@ std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span
   for (size_t i = 0; i < saved_count; ++i)
     saved_.push_back(allocate(record.plan.saved[i].shape, record.plan.saved[i].dtype));
   const Forward forward(op.name, context_, inputs_, {outputs.data(), output_count},
-                        {saved_.data() + record.first_saved, saved_count}, record.stream);
+                        {saved_.data() + record.first_saved, saved_count}, record.draws);
   {
     const Timed timed(context_.profile == nullptr ? nullptr : &profile_forward(record, forward));
     op.forward(forward, attrs);
@@ -217,7 +222,7 @@ void Tape::backward_record(const Record& record) {
   for (size_t i = 0; i < outputs; ++i) values[i] = slots_[static_cast<size_t>(record.first_output) + i].value;
   const Forward forward(record.op->name, context_, inputs_, {values.data(), outputs},
                         {saved_.data() + record.first_saved, static_cast<size_t>(record.plan.saved_count)},
-                        record.stream);
+                        record.draws);
   {
     const Timed timed(context_.profile == nullptr ? nullptr : &profile_backward(record));
     record.op->backward(Backward(forward, record.plan, dout_, din_), record.attrs.data());
@@ -247,8 +252,21 @@ void Tape::finish_targets(const Record& record) {
   }
   for (int32_t i = 0; i < record.plan.output_count; ++i) {
     Slot& slot = slots_[static_cast<size_t>(record.first_output + i)];
-    if (!slot.keeps_gradient) release_gradient(slot);
+    if (slot.keeps_gradient && slot.has_gradient) keep(record.op->name, slot);
+    release_gradient(slot);
   }
+}
+
+// Apart from the gradient that flows: a second backward brings its own, and is not to send the first one on again.
+void Tape::keep(const char* op, Slot& slot) {
+  if (slot.kept == nullptr) {
+    slot.kept = std::exchange(slot.gradient, nullptr);
+    return;
+  }
+  dispatch_with_bf16(op, slot.value.dtype, [&](auto type) {
+    using T = decltype(type);
+    add_into(reinterpret_cast<T*>(slot.kept), reinterpret_cast<const T*>(slot.gradient), slot.value.count());
+  });
 }
 
 void Tape::release_gradient(Slot& slot) {
@@ -268,6 +286,7 @@ void Tape::backward(const Tensor& y, const Tensor& cotangent, const BackwardOpti
   (void)checked_slot("backward", y);
   TRIL_CHECK(cotangent.shape == y.shape && cotangent.dtype == y.dtype, "backward",
              cat("a cotangent of ", y.dtype, " ", y.shape), cat(cotangent.dtype, " ", cotangent.shape));
+  (void)resolve("backward", cotangent);
   run_backward(y, options, &cotangent);
 }
 
@@ -300,7 +319,17 @@ void Tape::run_backward(const Tensor& y, const BackwardOptions& options, const T
     backward_record(*record);
     discard_remade(*record);
   }
-  if (!options.allow_unused) expect_all_received();
+  options.allow_unused ? clear_unreceived() : expect_all_received();
+}
+
+// What an earlier step left there is not to be taken for a gradient of this one.
+void Tape::clear_unreceived() const {
+  for (size_t i = 0; i < parameters_.offsets.size(); ++i) {
+    if (parameters_.received[i] != 0) continue;
+    const int64_t begin = parameters_.offsets[i],
+                  end = i + 1 < parameters_.offsets.size() ? parameters_.offsets[i + 1] : parameters_.bytes;
+    std::memset(parameters_.gradients + begin, 0, static_cast<size_t>(end - begin));
+  }
 }
 
 void Tape::expect_all_received() const {
@@ -316,10 +345,9 @@ void Tape::expect_all_received() const {
 }
 
 bool Tape::has_gradient(const Tensor& x) const {
-  if (x.is_parameter())
-    return static_cast<size_t>(x.slot) < parameters_.received.size() &&
-           parameters_.received[static_cast<size_t>(x.slot)];
-  return checked_slot("gradient", x).has_gradient;
+  if (x.is_parameter()) return is_bound(x) && parameters_.received[static_cast<size_t>(x.slot)] != 0;
+  const Slot& slot = checked_slot("gradient", x);
+  return slot.has_gradient || slot.kept != nullptr;
 }
 
 Tensor Tape::gradient(const Tensor& x) const {
@@ -330,9 +358,12 @@ Tensor Tape::gradient(const Tensor& x) const {
   gradient.tape = nullptr;
   gradient.slot = -1;
   gradient.shadow = nullptr;
-  gradient.data = x.is_parameter()
-                      ? parameters_.gradients + (static_cast<const std::byte*>(x.data) - parameters_.values)
-                      : slots_[static_cast<size_t>(x.slot)].gradient;
+  if (x.is_parameter()) {
+    gradient.data = parameters_.gradients + (static_cast<const std::byte*>(x.data) - parameters_.values);
+  } else {
+    const Slot& slot = slots_[static_cast<size_t>(x.slot)];
+    gradient.data = slot.kept != nullptr ? slot.kept : slot.gradient;
+  }
   return gradient;
 }
 
@@ -341,8 +372,8 @@ void Tape::keep_gradient(const Tensor& x) {
   slots_[static_cast<size_t>(x.slot)].keeps_gradient = true;
 }
 
+// All buffers go back at once with the pass, so this cannot fail.
 void Tape::reset() {
-  for (Slot& slot : slots_) release_gradient(slot);
   slots_.clear();
   records_.clear();
   operands_.clear();

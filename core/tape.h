@@ -19,17 +19,18 @@
 namespace tril {
 
 // Where the gradients of parameters go: a flat buffer with the layout of the parameters' own. Nothing in it is ever
-// zeroed: a parameter not yet marked as received is overwritten, afterwards added to. nn/params.h fills it.
+// zeroed before: a parameter not yet marked as received is overwritten, afterwards added to. nn/params.h fills it.
 struct ParameterGradients {
   const std::byte* values = nullptr;
   std::byte* gradients = nullptr;
   int64_t bytes = 0;
   std::span<uint8_t> received;         // one a parameter, by its index
+  std::span<const int64_t> offsets{};  // where each begins, in bytes, in ascending order
   std::span<const std::string> names;  // for errors
 };
 
 struct BackwardOptions {
-  bool allow_unused = false;  // do not throw where a parameter received no gradient
+  bool allow_unused = false;  // a parameter that received no gradient is no error; its gradient is then 0
 };
 
 class Tape {
@@ -70,8 +71,8 @@ class Tape {
   // Gradients of a tensor with one element, or, with a cotangent of y's shape, of their inner product.
   void backward(const Tensor& loss, const BackwardOptions& options = {});
   void backward(const Tensor& y, const Tensor& cotangent, const BackwardOptions& options = {});
-  // The gradient of a variable, of a parameter, or of a tensor that keep_gradient was called for. Throws if it received
-  // none.
+  // The gradient of a variable, of a parameter, or of a tensor that keep_gradient was called for; after several
+  // backwards their sum. Valid until the reset, a parameter's as long as its store. Throws if it received none.
   [[nodiscard]] Tensor gradient(const Tensor& x) const;
   [[nodiscard]] bool has_gradient(const Tensor& x) const;
   void keep_gradient(const Tensor& x);
@@ -97,7 +98,8 @@ class Tape {
  private:
   struct Slot {
     Tensor value;
-    std::byte* gradient = nullptr;
+    std::byte* gradient = nullptr;  // while backward needs it
+    std::byte* kept = nullptr;      // of a tensor that keeps it: the sum of what all backwards found
     bool wants_gradient = false, has_gradient = false, keeps_gradient = false;
     int32_t parameter = -1;
     int32_t record = -1;       // that made it; -1: none is kept
@@ -108,7 +110,7 @@ class Tape {
   struct Record {
     const OpInfo* op = nullptr;
     OpPlan plan;
-    uint32_t stream = 0;
+    Draws draws;
     int32_t first_operand = 0, operands = 0, first_output = 0, first_saved = 0;
     alignas(16) std::array<std::byte, kMaxAttrs> attrs;
   };
@@ -140,7 +142,10 @@ class Tape {
   [[nodiscard]] Gradient target_of(int32_t slot);
   void finish_targets(const Record& record);
   void release_gradient(Slot& slot);
+  void keep(const char* op, Slot& slot);
+  [[nodiscard]] bool is_bound(const Tensor& parameter) const;
   void expect_all_received() const;
+  void clear_unreceived() const;
   void poison(void* data, int64_t bytes) const;
 
   Context& context_;

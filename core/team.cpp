@@ -1,5 +1,6 @@
 #include "core/team.h"
 
+#include <new>
 #include <system_error>
 
 namespace tril {
@@ -18,7 +19,8 @@ Team::Team(int threads, int patience)
   const AloneScope as_in_serve;  // it flushes denormals: the caller, a member too, is to round like the others
   try {
     for (int member = 1; member < threads; ++member) workers_.emplace_back([this, member] { serve(member); });
-  } catch (const std::system_error&) {}
+  } catch (const std::system_error&) {  // as many as there are
+  } catch (const std::bad_alloc&) {}
 }
 
 Team::~Team() {
@@ -30,7 +32,7 @@ Team::~Team() {
 
 bool Team::run(FunctionRef<void(int)> work, int64_t longer) {
   work_ = &work;
-  limit_ = longer * patience_;
+  limit_.store(longer * patience_, std::memory_order_relaxed);
   kept_waiting_ = false;
   if (!workers_.empty()) {
     ++round_;
@@ -57,9 +59,10 @@ void Team::wait(int member) {
   const auto place = [&](int i) -> std::atomic<uint64_t>& { return places_[static_cast<size_t>(i)].reached; };
   const uint64_t mine = place(member).load(std::memory_order_relaxed) + 1;
   place(member).store(mine, std::memory_order_release);
+  const int64_t limit = limit_.load(std::memory_order_relaxed);
   for (int other = 0; other < size(); ++other)
     for (int64_t looks = 0; place(other).load(std::memory_order_acquire) < mine; ++looks) {
-      if (looks < limit_) {
+      if (looks < limit) {
         pause();
       } else {
         if (member == 0) kept_waiting_ = true;

@@ -40,7 +40,7 @@ class Team {
   void serve(int member);
 
   int patience_;
-  int64_t limit_ = 0;  // of looks at a time, in this piece of work
+  std::atomic<int64_t> limit_{0};  // of looks at a time, in this piece of work
   std::unique_ptr<Place[]> places_;
   std::atomic<uint32_t> round_{0};  // counts the pieces of work
   std::atomic<bool> end_{false};

@@ -1,6 +1,6 @@
 // A Tensor is a view: where the numbers lie, their shape and type, and the tape that made it. It owns nothing, copies
-// freely, and is contiguous and row-major. It is valid until its tape is reset (using it later throws) or, if it has no
-// tape, as long as its memory.
+// freely, and is contiguous and row-major. It is valid until its tape is reset or, if it has no tape, as long as its
+// memory. Ops that are given one of an earlier pass throw; ptr() and item() do not know, and read what lies there now.
 #pragma once
 
 #include <cstdint>

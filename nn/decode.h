@@ -40,7 +40,7 @@ class Decoder {
   // The store holds a Gpt's parameters in f32. `weights`: what the packed matrices and the kept keys and values hold,
   // f32 or bf16, which is half as much to read; a matrix unit (AMX) also takes what it multiplies by them in bf16. The
   // work is cut into pieces that depend on the configuration alone, so the logits have the same bits at any number of
-  // threads.
+  // threads, at least 1.
   Decoder(const ParamStore& params, const GptConfig& config, int threads = 1, int64_t streams = 1,
           DType weights = DType::f32);
   Decoder(const Decoder&) = delete;

@@ -179,6 +179,7 @@ Decoder::Decoder(const ParamStore& params, const GptConfig& config, int threads,
       head_size_(config.width / config.heads),
       row_(padded(config.width)),
       team_(static_cast<int>(std::min<int64_t>(threads, parts_of(config))), patience_of(config)) {
+  TRIL_CHECK(threads >= 1, "decoder", "at least 1 thread", cat(threads));
   TRIL_CHECK(streams >= 1 && streams <= kMostStreams, "decoder", cat("1 to ", kMostStreams, " streams"), cat(streams));
   Packer packer(params, config_, streams, weights, memory_);
   const int64_t C = config.width, parts = parts_of(config);

@@ -51,7 +51,7 @@ class Gpt {
 
   // ids (B, T) of i32 on a tape, T at most the context -> logits (B, T, V).
   [[nodiscard]] Tensor operator()(const Tensor& ids) const;
-  // The mean cross-entropy of the targets (B, T), in nats; -1 is ignored.
+  // The cross-entropy of the targets (B, T), in nats: by default its mean, with targets of -1 ignored.
   [[nodiscard]] Tensor loss(const Tensor& ids, const Tensor& targets, const CrossEntropyOptions& options = {}) const;
   [[nodiscard]] const GptConfig& config() const { return config_; }
 

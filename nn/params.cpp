@@ -78,6 +78,7 @@ GradStore::GradStore(const ParamStore& params)
   TRIL_CHECK(params.frozen(), "gradients", "a frozen store of parameters", "one that still grows",
              "call freeze() first");
   std::memset(gradients_.data(), 0, static_cast<size_t>(gradients_.bytes()));
+  for (const ParamInfo& param : params.params()) offsets_.push_back(params.offset(param) * size_of(params.dtype()));
 }
 
 ParameterGradients GradStore::binding() {
@@ -85,6 +86,7 @@ ParameterGradients GradStore::binding() {
           .gradients = gradients_.data(),
           .bytes = params_.elements() * size_of(params_.dtype()),
           .received = received_,
+          .offsets = offsets_,
           .names = params_.names()};
 }
 

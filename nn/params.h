@@ -4,8 +4,7 @@
 //
 //   ParamStore store(DType::f32, seed);
 //   Linear layer(Scope(store) / "head", 4, 2);   // head.weight (2, 4), head.bias (2)
-//   store.freeze();                              // lays the values out and fills them; afterwards modules can be
-//   called
+//   store.freeze();                              // lays values out and fills them; now modules can be called
 //
 // Tied weights are one Param used twice. Initial values depend on (seed, name), not on the order of making. Not
 // thread-safe while it grows.
@@ -95,6 +94,7 @@ class GradStore {
   const ParamStore& params_;
   MemoryBlock gradients_;
   std::vector<uint8_t> received_;
+  std::vector<int64_t> offsets_;  // in bytes
 };
 
 // A parameter as a module holds it; turns into the tensor that ops take.

@@ -6,6 +6,8 @@ namespace tril {
 namespace {
 
 void expect_within(const Tensor& x, int64_t context, int64_t width) {
+  TRIL_CHECK(x.tape != nullptr, "positions", "x on a tape", "a parameter or a constant without one",
+             "bring it in with Tape::constant or Tape::variable");
   TRIL_CHECK(x.shape.rank() == 3 && x.shape[2] == width, "positions", cat("x (B, T, ", width, ")"),
              cat("shape ", x.shape));
   TRIL_CHECK(x.shape[1] <= context, "positions", cat("at most ", context, " positions"), cat(x.shape[1]),

@@ -1,8 +1,8 @@
 #include "core/kernels/convert.h"
 #include "core/kernels/dropout.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/norm_rows.h"
 #include "core/ops.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/norm.h"
 
 namespace tril {
 namespace {
@@ -218,7 +218,7 @@ struct AddLayerNormOp {
 
   static Rows rows_of(const Forward& op, const Shape& shape, int64_t begin, int64_t end) {
     const int64_t samples = shape.rank() == 1 ? 1 : shape[0];
-    return {begin, end, samples == 0 ? 1 : shape.rows() / samples, op.context().first_sample()};
+    return {begin, end, samples == 0 ? 1 : shape.rows() / samples, op.first_sample()};
   }
 };
 
@@ -228,9 +228,8 @@ TRIL_REGISTER_OP(add_layer_norm, AddLayerNormOp)
 
 AddLayerNorm add_layer_norm(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias, double dropout,
                             double epsilon, bool narrow) {
-  const bool training = x.tape == nullptr || x.tape->training();
-  const AddLayerNormOp::Attrs attrs{training ? dropout : 0.0, epsilon, narrow};
   const std::array<Tensor, 4> inputs = {x, y, weight, bias};
+  const AddLayerNormOp::Attrs attrs{is_training(inputs) ? dropout : 0.0, epsilon, narrow};
   const auto outputs =
       apply_all(registered::add_layer_norm, {inputs.data(), bias.data == nullptr ? size_t{3} : size_t{4}}, &attrs);
   return {outputs[0], outputs[1]};

@@ -19,7 +19,7 @@ struct AttentionOp {
     const int operands = attrs.packed ? 1 : 3;
     const char* const names[] = {attrs.packed ? "qkv" : "q", "k", "v"};
     for (int i = 0; i < operands; ++i) {
-      op.expect_floating(i, names[i]);
+      op.expect_floating_or_bf16(i, names[i]);
       op.expect_same_dtype(i, names[i]);
       TRIL_CHECK(op.shape(i).rank() == 3, op.name(), cat(names[i], attrs.packed ? " (B, T, 3C)" : " (B, T, C)"),
                  cat("shape ", op.shape(i)));
@@ -86,7 +86,8 @@ struct AttentionOp {
                          attrs.lengths ? op.in(op.count() - 1).template ptr<int32_t>() : nullptr};
     operands.k = attrs.packed ? operands.q + width : op.in(1).template ptr<S>();
     operands.v = attrs.packed ? operands.q + 2 * width : op.in(2).template ptr<S>();
-    return Attention<S>(forward.context(), forward.key(), attrs, q.shape, op.in(attrs.packed ? 0 : 1).shape, operands);
+    return Attention<S>(forward.context(), forward.key(), forward.first_sample(), attrs, q.shape,
+                        op.in(attrs.packed ? 0 : 1).shape, operands);
   }
 
   static void infer_lengths(Infer& op, int operand, int64_t batch, int64_t keys) {
@@ -215,11 +216,10 @@ namespace {
 
 Tensor run(std::span<const Tensor> operands, int64_t width, const AttentionOptions& options) {
   const double head = static_cast<double>(width) / static_cast<double>(std::max<int64_t>(1, options.heads));
-  const bool training = operands[0].tape == nullptr || operands[0].tape->training();
   const bool has_lengths = options.lengths.data != nullptr, packed = operands.size() == 1;
   const AttentionAttrs attrs{.heads = options.heads,
                              .scale = options.scale.value_or(1.0 / std::sqrt(std::max(head, 1.0))),
-                             .dropout = training ? options.dropout : 0.0,
+                             .dropout = is_training(operands) ? options.dropout : 0.0,
                              .causal = options.causal,
                              .packed = packed,
                              .lengths = has_lengths};

@@ -1,5 +1,5 @@
-#include "core/kernels/copy.h"
 #include "core/ops.h"
+#include "core/ops/copy.h"
 
 namespace tril {
 namespace {

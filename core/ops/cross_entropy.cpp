@@ -1,9 +1,9 @@
 #include <cmath>
 
 #include "core/kernels/convert.h"
-#include "core/kernels/softmax.h"
 #include "core/kernels/sums.h"
 #include "core/ops.h"
+#include "core/ops/softmax.h"
 
 namespace tril {
 namespace {
@@ -37,7 +37,7 @@ struct CrossEntropy {
   };
 
   static void infer(Infer& op, const Attrs& attrs) {
-    op.expect_floating(0, "logits");
+    op.expect_floating_or_bf16(0, "logits");
     op.expect_rank_at_least(0, "logits", 1);
     TRIL_CHECK(op.in(1).dtype == DType::i32, op.name(), "targets of i32", name_of(op.in(1).dtype));
     const Shape& logits = op.shape(0);

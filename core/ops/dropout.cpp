@@ -1,7 +1,7 @@
 #include "core/kernels/dropout.h"
 
-#include "core/kernels/elementwise.h"
 #include "core/ops.h"
+#include "core/ops/elementwise.h"
 
 namespace tril {
 namespace {
@@ -65,7 +65,7 @@ struct Dropout {
           const int64_t sample = at / blocks, block = at % blocks, count = std::min(blocks - block, end - at);
           const int64_t first = block * kRandomBlock, n = std::min(count * kRandomBlock, length - first),
                         offset = sample * length + first;
-          drop(mask, op.context().first_sample() + static_cast<uint32_t>(sample), first, n, from + offset, to + offset,
+          drop(mask, op.first_sample() + static_cast<uint32_t>(sample), first, n, from + offset, to + offset,
                accumulate);
           at += count;
         }

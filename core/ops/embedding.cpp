@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "core/kernels/elementwise.h"
 #include "core/kernels/sums.h"
 #include "core/ops.h"
+#include "core/ops/elementwise.h"
 
 namespace tril {
 namespace {

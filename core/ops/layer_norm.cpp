@@ -1,7 +1,7 @@
 #include "core/kernels/convert.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/norm_rows.h"
 #include "core/ops.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/norm.h"
 
 namespace tril {
 namespace {

@@ -26,7 +26,7 @@ struct Linear {
   struct Attrs {};
 
   static void infer(Infer& op, const Attrs&) {
-    op.expect_floating(0, "x");
+    op.expect_floating_or_bf16(0, "x");
     op.expect_rank_at_least(0, "x", 1);
     expect_weight(op, 1, "weight");
     const Shape &x = op.shape(0), &weight = op.shape(1);

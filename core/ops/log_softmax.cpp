@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "core/kernels/softmax.h"
 #include "core/ops.h"
+#include "core/ops/softmax.h"
 
 namespace tril {
 namespace {

@@ -1,6 +1,6 @@
 #include "core/gemm.h"
-#include "core/kernels/broadcast.h"
 #include "core/ops.h"
+#include "core/ops/broadcast.h"
 
 namespace tril {
 namespace {

@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "core/kernels/reduce.h"
 #include "core/ops.h"
+#include "core/ops/reduce.h"
 
 namespace tril {
 namespace {

@@ -1,5 +1,5 @@
-#include "core/kernels/broadcast.h"
 #include "core/ops.h"
+#include "core/ops/broadcast.h"
 
 namespace tril {
 namespace {

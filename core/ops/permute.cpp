@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "core/kernels/elementwise.h"
 #include "core/ops.h"
+#include "core/ops/elementwise.h"
 
 namespace tril {
 namespace {

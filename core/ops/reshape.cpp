@@ -1,6 +1,6 @@
 #include "core/kernels/convert.h"
-#include "core/kernels/elementwise.h"
 #include "core/ops.h"
+#include "core/ops/elementwise.h"
 
 namespace tril {
 namespace {

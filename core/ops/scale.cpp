@@ -1,5 +1,5 @@
-#include "core/kernels/elementwise.h"
 #include "core/ops.h"
+#include "core/ops/elementwise.h"
 
 namespace tril {
 namespace {

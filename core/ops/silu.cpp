@@ -1,6 +1,6 @@
-#include "core/kernels/elementwise.h"
 #include "core/kernels/math.h"
 #include "core/ops.h"
+#include "core/ops/elementwise.h"
 
 namespace tril {
 namespace {

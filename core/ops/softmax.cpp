@@ -1,4 +1,4 @@
-#include "core/kernels/softmax.h"
+#include "core/ops/softmax.h"
 #include "core/ops.h"
 
 namespace tril {

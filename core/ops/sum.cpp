@@ -1,5 +1,5 @@
-#include "core/kernels/reduce.h"
 #include "core/ops.h"
+#include "core/ops/reduce.h"
 
 namespace tril {
 namespace {

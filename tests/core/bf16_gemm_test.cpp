@@ -61,7 +61,7 @@ void check(Bf16Unit unit, int threads, const MatmulShape& shape) {
   const NarrowOperands in(shape);
   INFO(cat("unit ", static_cast<int>(unit)));
   require_product(shape, in, product(unit, threads, shape, in, false), 1e-6);
-  require_product(shape, in, product(unit, threads, shape, in, true), 0x1p-8);
+  require_product(shape, in, product(unit, threads, shape, in, true), 1e-6, 0x1p-8);
 }
 
 }  // namespace

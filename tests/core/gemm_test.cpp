@@ -109,6 +109,19 @@ TEMPLATE_TEST_CASE("gemm: the same bits at any number of threads", "", double, f
     }
 }
 
+// Where the gradient of a weight is summed by halves of the rows (core/gemm.cpp), at sizes that do not halve.
+TEMPLATE_TEST_CASE("gemm: long inner axes with a transposed", "", double, float) {
+  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
+           {192, 65, 701}, {128, 512, 257}, {512, 33, 300}, {65, 384, 256}, {64, 64, 999}})
+    for (const int flags : {1, 3, 5, 9, 13}) {
+      const MatmulShape shape = shape_of(m, n, k, flags, {.a = 1, .b = 2, .c = 3});
+      for (const int threads : {1, 2, 3}) {
+        Context context({.threads = threads});
+        check<TestType>(context, shape);
+      }
+    }
+}
+
 namespace {
 
 bool skips_split_gemm() {
@@ -163,6 +176,18 @@ TEST_CASE("gemm: in bfloat16 tiles the same bits come out at any number of threa
     CHECK(same_bits(split_product(2, shape, in), one));
     CHECK(same_bits(split_product(3, shape, in), one));
   }
+}
+
+TEST_CASE("gemm: in bfloat16 tiles the same bits come out at any number of threads, whatever bfloat16 cannot hold") {
+  if (skips_split_gemm()) return;
+  for (const bool in_a : {true, false})
+    for (int flags = 0; flags < 4; ++flags) {
+      const MatmulShape shape = shape_of(330, 65, 1200, flags, {});
+      Operands<float> in(shape);
+      (in_a ? in.a : in.b)[4321] = std::numeric_limits<float>::infinity();
+      const std::vector<float> one = split_product(1, shape, in);
+      for (const int threads : {2, 3, 5}) CHECK(same_bits(split_product(threads, shape, in), one));
+    }
 }
 
 TEST_CASE("gemm: in bfloat16 tiles, what bfloat16 cannot hold comes out as in f32") {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/kernels/softmax.h"
 #include "core/mutant.h"
 #include "core/ops.h"
+#include "core/ops/softmax.h"
 #include "support/catch.h"
 
 using namespace tril;

@@ -21,7 +21,8 @@ TEST_CASE("registry: every op has a name of its own, a file of that name, and is
   }
   CHECK(find_op("no_such_op") == nullptr);
   const std::filesystem::directory_iterator files(std::filesystem::path(TRIL_SOURCE_DIR) / "core/ops");
-  for (const auto& file : files) CHECK(names.count(file.path().stem().string()) == 1);
+  for (const auto& file : files)
+    if (file.path().extension() == ".cpp") CHECK(names.count(file.path().stem().string()) == 1);
 }
 
 TEST_CASE("registry: every op passes the gradient check on all its samples") {

@@ -1,5 +1,9 @@
 #include "core/tape.h"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
 #include "core/gradcheck.h"
 #include "core/ops.h"
 #include "core/profile.h"
@@ -204,6 +208,17 @@ TEST_CASE("tape: a parameter that receives no gradient is named, unless that is 
   CHECK(store.gradients[2] == -77.0);  // what nobody writes stays as it is
 }
 
+TEST_CASE("tape: a parameter of another store has no gradient here") {
+  Context context({.threads = 1});
+  Store bound({{"a", 2}}), other({{"b", 2}});
+  Tape tape(context);
+  tape.bind(bound.binding());
+  tape.backward(sum(two(tape) * bound.at(0)));
+  CHECK(tape.has_gradient(bound.at(0)));
+  CHECK_FALSE(tape.has_gradient(other.at(0)));
+  CHECK_THROWS_WITH(tape.gradient(other.at(0)), contains("that received none"));
+}
+
 TEST_CASE("tape: parameters of another store are refused") {
   Context context({.threads = 1});
   Store store({{"w", 2}}), other({{"v", 2}});
@@ -239,6 +254,73 @@ TEST_CASE("tape: a second backward on the same tape adds") {
   const std::vector<double> once = values_of<double>(tape.gradient(x));
   tape.backward(loss);
   CHECK(values_of<double>(tape.gradient(x)) == std::vector<double>{2 * once[0], 2 * once[1]});
+}
+
+TEST_CASE("tape: what keeps its gradient passes each backward's own on") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const Tensor x = two(tape), kept = exp(x), other = sum(x), loss = sum(kept);
+  tape.keep_gradient(kept);
+  for (const double times : {1.0, 2.0, 3.0}) {
+    tape.backward(loss);
+    CHECK(values_of<double>(tape.gradient(kept)) == std::vector<double>{times, times});
+    CHECK(values_of<double>(tape.gradient(x)) == std::vector<double>{times * std::exp(3.0), times * std::exp(4.0)});
+  }
+  const double before = values_of<double>(tape.gradient(x))[0];
+  tape.backward(other);
+  CHECK(values_of<double>(tape.gradient(x))[0] == before + 1);
+  CHECK(values_of<double>(tape.gradient(kept)) == std::vector<double>{3, 3});
+}
+
+TEST_CASE("tape: a cotangent must be there, and of this pass") {
+  Context context({.threads = 1});
+  Tape tape(context);
+  const Tensor old = two(tape);
+  tape.reset();
+  const Tensor x = two(tape), y = exp(x);
+  Tensor empty = y;
+  empty.tape = nullptr;
+  empty.slot = -1;
+  empty.data = nullptr;
+  CHECK_THROWS_WITH(tape.backward(y, empty), contains("backward: expected a tensor, got an empty one"));
+  CHECK_THROWS_WITH(tape.backward(y, old), contains("backward: expected tensors of the current pass"));
+  tape.backward(y, x);
+  CHECK(values_of<double>(tape.gradient(x)) == std::vector<double>{3 * std::exp(3.0), 4 * std::exp(4.0)});
+}
+
+TEST_CASE("tape: dropout is that of the step in which it was recorded") {
+  const auto gradient_at = [](const std::function<void(Context&)>& meanwhile) {
+    Context context({.threads = 1});
+    context.set_step(5, 2);
+    Tape tape(context);
+    const Tensor x = tape.variable<double>({4, 50}, std::vector<double>(200, 1.0)),
+                 mixed = attention(x.tape->variable<double>({2, 7, 6}, std::vector<double>(84, 0.5)),
+                                   {.heads = 1, .dropout = 0.5});
+    const Tensor y = add(sum(dropout(x, 0.5)), sum(mixed));
+    meanwhile(context);
+    tape.backward(y);
+    return values_of<double>(tape.gradient(x));
+  };
+  const std::vector<double> expected = gradient_at([](Context&) {});
+  CHECK(std::count(expected.begin(), expected.end(), 0.0) > 50);
+  CHECK(gradient_at([](Context& context) { context.set_step(6, 2); }) == expected);
+  CHECK(gradient_at([](Context& context) { context.set_step(5, 9); }) == expected);
+}
+
+TEST_CASE("tape: dropout stays out of an evaluation, whichever operand is on the tape") {
+  Context context({.threads = 1});
+  Tape tape(context, Tape::Mode::evaluate);
+  std::vector<double> numbers(2 * 7 * 4), weights = {1, 1, 1, 1};
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = std::sin(static_cast<double>(i));
+  Tensor outside;
+  outside.data = numbers.data();
+  outside.shape = {2, 7, 4};
+  outside.dtype = DType::f64;
+  const Tensor inside = tape.constant<double>({2, 7, 4}, numbers), weight = tape.constant<double>({4}, weights);
+  CHECK(values_of<double>(attention(outside, inside, inside, {.heads = 2, .dropout = 0.5})) ==
+        values_of<double>(attention(inside, inside, inside, {.heads = 2})));
+  CHECK(values_of<double>(add_layer_norm(outside, inside, weight, {}, 0.5).sum) ==
+        values_of<double>(add(inside, inside)));
 }
 
 TEST_CASE("tape: without a binding parameters are constants") {

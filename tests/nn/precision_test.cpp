@@ -120,7 +120,7 @@ TEST_CASE("precision: wrong types are named") {
   CHECK_THROWS_WITH(linear(x, x), contains("linear: expected weight of f32 for x of bf16, got bf16"));
   const Tensor exact = tape.variable<double>({2, 4}, std::vector<double>(8, 1.0));
   CHECK_THROWS_WITH(add_layer_norm(exact, x, exact), contains("add_layer_norm: expected y of f64"));
-  CHECK_THROWS_WITH(x + x, contains("add: expected f32 or f64, got bf16"));
+  CHECK_THROWS_WITH(x + x, contains("add: expected a of f32 or f64, got bf16"));
   CHECK_THROWS_WITH(Context({.precision = DType::f64}), contains("precision: expected f32 or bf16, got f64"));
   ParamStore store(DType::f64, 1);
   CHECK_THROWS_WITH(store.keep_shadow(), contains("parameters: expected a frozen store of f32"));

@@ -19,7 +19,7 @@ namespace tril::test {
 class Golden {
  public:
   // TRIL_GOLDEN is the folder, given by the build.
-  explicit Golden(const std::string& name) : file_(read_safetensors(std::string(TRIL_GOLDEN) + "/" + name)) {}
+  explicit Golden(const std::string& name) : file_(read_safetensors(cat(TRIL_GOLDEN, "/", name))) {}
 
   [[nodiscard]] Shape shape(const std::string& name) const { return Shape(entry(name).shape); }
   [[nodiscard]] std::vector<double> values(const std::string& name) const {

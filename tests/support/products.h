@@ -46,9 +46,11 @@ struct Operands {
   }
 };
 
-// Expects the product in c, and what lies between the rows untouched. Errors may grow with the sum's terms.
+// Expects the product in c, and what lies between the rows untouched. Errors may grow with the sum's terms; and, where
+// the result is stored in fewer bits, with the result.
 template <class T>
-void require_product(const MatmulShape& s, const Operands<T>& before, const std::vector<T>& c, double rounding) {
+void require_product(const MatmulShape& s, const Operands<T>& before, const std::vector<T>& c, double rounding,
+                     double storing = 0.0) {
   double worst = 0;
   bool kept = true;
   for (int64_t i = 0; i < s.batch; ++i)
@@ -73,7 +75,7 @@ void require_product(const MatmulShape& s, const Operands<T>& before, const std:
           sum += term;
           size += std::fabs(term);
         }
-        const double off = std::fabs(static_cast<double>(c[at]) - sum) / (size + 1e-30);
+        const double off = (std::fabs(static_cast<double>(c[at]) - sum) - storing * std::fabs(sum)) / (size + 1e-30);
         worst = off <= worst ? worst : off;  // NaN stays
       }
   INFO(cat(s.m, " x ", s.k, " times ", s.k, " x ", s.n, s.transpose_a ? ", a transposed" : "",

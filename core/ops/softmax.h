@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "core/kernels/elementwise.h"
 #include "core/kernels/math.h"
 #include "core/kernels/rows.h"
+#include "core/ops/elementwise.h"
 
 namespace tril {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/kernels/elementwise.h"
+#include "core/ops/elementwise.h"
 
 namespace tril {
 

@@ -2,7 +2,7 @@
 // axis, a tensor is (outer, axis, inner).
 #pragma once
 
-#include "core/kernels/broadcast.h"
+#include "core/ops/broadcast.h"
 
 namespace tril {
 

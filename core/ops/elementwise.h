@@ -34,7 +34,7 @@ struct ElementwiseOp {
   using Attrs = typename F::Attrs;
 
   static void infer(Infer& op, const Attrs&) {
-    op.expect_floating(0, "x");
+    op.expect_floating_or_bf16(0, "x");
     op.output(op.shape(0), op.in(0).dtype);
     if (F::kReads == SlopeReads::input) op.backward_reads_input(0);
     if (F::kReads == SlopeReads::output) op.backward_reads_output(0);
@@ -80,7 +80,7 @@ struct ElementwiseOp {
   samples.push_back({.label = "i32",
                      .inputs = {SampleInput::of_tokens({3}, 5)},
                      .run = run,
-                     .error = "expected x of f32 or f64, got i32"});
+                     .error = "expected x of f32, f64 or bf16, got i32"});
   return samples;
 }
 

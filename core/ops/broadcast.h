@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "core/kernels/elementwise.h"
+#include "core/ops/elementwise.h"
 
 namespace tril {
 
