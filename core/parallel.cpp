@@ -70,6 +70,8 @@ class FirstError {
 
 }  // namespace
 
+// Every region has all the threads, also where some have nothing to do: the runtime ends those that a smaller region
+// leaves out, and makes new ones for the next.
 void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body) {
   const int64_t units = (count + grain - 1) / grain;
   const int parts = static_cast<int>(std::min<int64_t>(threads, units));
@@ -79,12 +81,12 @@ void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(in
     return;
   }
   FirstError error;
-#pragma omp parallel num_threads(parts)
+#pragma omp parallel num_threads(threads)
   {
     flush_denormals();
-    const int64_t part = omp_get_thread_num(), all = omp_get_num_threads();
+    const int64_t part = omp_get_thread_num(), all = std::min(parts, omp_get_num_threads());
     const int64_t begin = units * part / all * grain, end = std::min(units * (part + 1) / all * grain, count);
-    if (begin < end) error.guard([&] { body(begin, end, static_cast<int>(part)); });
+    if (part < all && begin < end) error.guard([&] { body(begin, end, static_cast<int>(part)); });
   }
   error.rethrow();
 }
@@ -108,11 +110,11 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
     all[static_cast<size_t>(i)].end = count * (i + 1) / shares;
   }
   FirstError error;
-#pragma omp parallel num_threads(parts)
+#pragma omp parallel num_threads(threads)
   {
     flush_denormals();
     const int thread = omp_get_thread_num();
-    for (int i = 0; i < shares; ++i) {
+    for (int i = 0; i < shares && thread < parts; ++i) {
       Share& share = all[static_cast<size_t>((thread + i) % shares)];
       for (int64_t task = share.next++; task < share.end; task = share.next++) error.guard([&] { body(task, thread); });
     }

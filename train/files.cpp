@@ -137,9 +137,8 @@ std::string read_standard_input(int64_t limit) {
   return out;
 }
 
-DirectoryLock::DirectoryLock(const std::string& folder) {
-  const std::string path = folder + "/.lock";
-  file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+DirectoryLock::DirectoryLock(const std::string& folder) : path_(folder + "/.lock") {
+  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
   TRIL_CHECK(file_.get() >= 0, printable(folder), "a folder that can be locked", reason(errno));
   int result;
   do { result = ::flock(file_.get(), LOCK_EX | LOCK_NB); } while (result != 0 && errno == EINTR);
@@ -151,6 +150,13 @@ DirectoryLock::DirectoryLock(const std::string& folder) {
              "one that another process trains in", "wait until it ends, or choose another folder");
   TRIL_CHECK(errno == ENOSYS || errno == ENOTSUP || errno == ENOLCK || errno == EINVAL, printable(folder),
              "a folder that can be locked", reason(errno));
+}
+
+bool DirectoryLock::in_place() const {
+  struct stat held {
+  }, named{};
+  return ::fstat(file_.get(), &held) == 0 && ::lstat(path_.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
 }
 
 void occupy_standard_descriptors() {

@@ -114,8 +114,11 @@ class DirectoryLock {
   explicit DirectoryLock(const std::string& folder);
   // False where the file system knows no locks; the user should hear of it once.
   [[nodiscard]] bool held() const { return held_; }
+  // Whether the file that is held is still the one at its path.
+  [[nodiscard]] bool in_place() const;
 
  private:
+  std::string path_;
   Descriptor file_;
   bool held_ = false;
 };

@@ -19,11 +19,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Whether the file ends in the middle of a line, as one does whose writer was killed.
-bool ends_torn(int fd) {
+// Takes away the beginning of a line, which a writer leaves that is killed or out of room.
+void cut_torn_line(int fd) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
-  char last = '\n';
-  return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+  off_t whole = size;
+  for (char last = 0; whole > 0 && ::pread(fd, &last, 1, whole - 1) == 1 && last != '\n';) --whole;
+  if (whole < size) static_cast<void>(::ftruncate(fd, whole));  // where that fails, writing will, too
 }
 
 // The step that a line tells of; of one that tells of none, or is torn, 0.
@@ -65,8 +66,8 @@ void LineFile::reopen() {
     give_up(std::generic_category().message(errno));
   else if (S_ISFIFO(kind.st_mode))
     give_up("a pipe");
-  else if (ends_torn(file_.get()))
-    append("");
+  else
+    cut_torn_line(file_.get());
 }
 
 void LineFile::forget_after(int64_t step, bool evaluated) {
@@ -92,9 +93,17 @@ void LineFile::append(std::string_view line) {
   while (!rest.empty()) {
     const ssize_t done = ::write(file_.get(), rest.data(), rest.size());
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return give_up(std::generic_category().message(done < 0 ? errno : EIO));
+    if (done <= 0) return lose_line(std::generic_category().message(done < 0 ? errno : EIO));
     rest.remove_prefix(static_cast<size_t>(done));
   }
+  losing_ = false;
+}
+
+void LineFile::lose_line(const std::string& why) {
+  cut_torn_line(file_.get());
+  if (!losing_)
+    log_.warn(cat(printable(path_), ": expected room for a line, got ", why, "; lines are left out until there is"));
+  losing_ = true;
 }
 
 void LineFile::give_up(const std::string& what) {

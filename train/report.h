@@ -19,7 +19,8 @@ namespace tril {
 // "0:07", "12:34" or "1:02:03".
 [[nodiscard]] std::string duration_text(double seconds);
 
-// A file that grows by whole lines. Where it cannot be written, that costs one warning and nothing else.
+// A file that grows by whole lines: the torn end that a killed writer has left is cut off. Where it cannot be written,
+// that costs one warning and the line, nothing else.
 class LineFile {
  public:
   LineFile(const std::string& path, Log& log);
@@ -31,10 +32,12 @@ class LineFile {
 
  private:
   void give_up(const std::string& what);
+  void lose_line(const std::string& why);
 
   std::string path_;
   Log& log_;
   Descriptor file_;
+  bool losing_ = false;
 };
 
 class Report {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <new>
 
 #include "train/evaluate.h"
 #include "train/files.h"
@@ -98,15 +99,17 @@ void Run::recall_best(const std::string& path) {
   }
 }
 
-// Where somebody has removed the folder, or moved it: what is saved from now on needs one that is a run's like any
-// other.
+// Where somebody has removed the folder, moved it, or put another in its place: what is saved from now on needs one
+// that is a run's like any other, and nobody else's.
 void Run::restore_folder() {
-  std::error_code no_matter;
-  if (!std::filesystem::create_directories(parts_.folder.path(), no_matter)) return;
-  parts_.log.warn(cat(printable(parts_.folder.path()), ": expected the run's folder, got none; it is made anew"));
+  const bool same = parts_.folder.in_place(), none = !std::filesystem::exists(parts_.folder.path());
+  in_the_way_.clear();
   try {
-    parts_.folder.lock_again();
-  } catch (const Error& error) { parts_.log.warn(error.what()); }
+    parts_.folder.hold();
+  } catch (const Error& error) { in_the_way_ = error.what(); }
+  if (same || !in_the_way_.empty()) return;
+  parts_.log.warn(cat(printable(parts_.folder.path()), ": expected the run's folder, got ",
+                      none ? "none; it is made anew" : "another; the run goes on in it"));
   report_.reopen();
   parts_.model.state.best_loss = ModelState::kUnknown;  // that model is gone
   const std::string failure = failure_;
@@ -118,6 +121,7 @@ void Run::restore_folder() {
 // run's end tells whether the latest worked.
 bool Run::attempt(const std::string& what, const std::function<void()>& save) {
   try {
+    if (!in_the_way_.empty()) throw Error(in_the_way_);
     save();
     return true;
   } catch (const Error& error) {
@@ -249,16 +253,18 @@ bool Run::go_on() {
   return true;
 }
 
-// Whatever ends the run, memory that is refused or a file that cannot be read, the steps done are not lost to it.
-void Run::save_what_is_learned() {
-  parts_.log.clear_live();
-  if (saved_step_ == trainer_.steps_done()) return;
-  parts_.model.state.loss = ModelState::kUnknown;  // its evaluation is made up for
-  failure_.clear();
+// Whatever ends the run, such as memory that is refused, the steps done are not lost to it, if that can be had.
+void Run::save_what_is_learned() noexcept {
   try {
-    save_last();
-    if (failure_.empty()) parts_.log.note(cat("step ", saved_step_, " is saved, to go on from with --resume"));
-  } catch (const std::exception& error) { parts_.log.warn(error.what()); }
+    parts_.log.clear_live();
+    if (saved_step_ == trainer_.steps_done()) return;
+    expect_finite(*parts_.model.params);
+    parts_.model.state.loss = ModelState::kUnknown;  // its evaluation is made up for
+    parts_.model.state.step = trainer_.steps_done();
+    parts_.folder.hold();
+    save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
+    saved_step_ = trainer_.steps_done();
+  } catch (const std::exception&) {}  // what ended the run is told, and which step is saved
 }
 
 bool Run::train() {
@@ -276,7 +282,10 @@ bool Run::train() {
     report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"not finite\""));
     throw Error(cat(error.what(), "; the last good checkpoint is that of step ", saved_step_, ", ",
                     printable(parts_.folder.file(kLastFile))));
-  } catch (const std::exception&) {
+  } catch (const Error& error) {
+    save_what_is_learned();
+    throw Error(cat(error.what(), "; step ", saved_step_, " is saved, to go on from with --resume"));
+  } catch (const std::bad_alloc&) {
     save_what_is_learned();
     throw;
   }

@@ -51,7 +51,7 @@ class Run {
   [[nodiscard]] std::optional<std::string> sample() const;
   bool keep_if_best();
   void save_last();
-  void save_what_is_learned();
+  void save_what_is_learned() noexcept;
   void restore_folder();
   bool attempt(const std::string& what, const std::function<void()>& save);
 
@@ -63,6 +63,7 @@ class Run {
   int64_t saved_step_ = -1;  // that last.safetensors holds
   bool changed_ = false;     // since then, by flags
   std::string failure_;      // of the latest attempt to save; empty: it worked
+  std::string in_the_way_;   // why nothing can be saved in the folder's place; empty: nothing is
 };
 
 }  // namespace tril

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "core/check.h"
 #include "train/utf8.h"
@@ -46,6 +48,13 @@ std::string first_content(const std::string& path) {
   return {};
 }
 
+// Of the file that a name stands for; 0 and 0: none.
+std::pair<uint64_t, uint64_t> identity(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return {0, 0};
+  return {status.st_dev, status.st_ino};
+}
+
 }  // namespace
 
 std::string optimizer_file(int64_t step) { return cat(kOptimizerPrefix, step, kOptimizerSuffix); }
@@ -71,7 +80,24 @@ std::string make_run_folder(const std::string& name) {
   fail("runs", cat("a free name like runs/", name), cat(kMost, " taken ones"), "choose another with --out");
 }
 
+bool RunFolder::in_place() const { return identity(path_) == std::pair(device_, inode_); }
+
+void RunFolder::hold() {
+  const bool same = in_place();
+  if (same && lock_.in_place()) return;
+  std::error_code error;
+  fs::create_directories(path_, error);
+  TRIL_CHECK(!error, printable(path_), "a folder that can be made", error.message());
+  DirectoryLock lock(path_);
+  const std::string content = same ? std::string() : first_content(path_);
+  TRIL_CHECK(content.empty(), printable(path_), "the run's folder", cat("another, with ", printable(content), " in it"),
+             "move it away");
+  lock_ = std::move(lock);
+  std::tie(device_, inode_) = identity(path_);
+}
+
 RunFolder::RunFolder(std::string path, For purpose) : path_(prepare(std::move(path), purpose)), lock_(path_) {
+  std::tie(device_, inode_) = identity(path_);
   remove_stale_temporaries(path_);
   if (purpose == For::resume) {
     TRIL_CHECK(fs::exists(file(kLastFile)), printable(path_), cat("a run to resume, with ", kLastFile), "none",

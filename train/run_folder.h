@@ -23,12 +23,16 @@ class RunFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
   [[nodiscard]] bool locked() const { return lock_.held(); }
-  // For when the folder is another than the one that was locked.
-  void lock_again() { lock_ = DirectoryLock(path_); }
+  // Whether what is at its path is still the same folder.
+  [[nodiscard]] bool in_place() const;
+  // Holds the folder at its path, where it does not; makes it where it is missing. Throws where another process holds
+  // it, or where it is another folder and holds anything.
+  void hold();
 
  private:
   std::string path_;
   DirectoryLock lock_;
+  uint64_t device_, inode_;  // of the folder
 };
 
 // Names of the files in a run folder.

@@ -1,5 +1,8 @@
 #include "train/threads.h"
 
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
 #include <sched.h>
 #include <unistd.h>
 
@@ -21,6 +24,12 @@ int processors() {
 int default_threads() {
   const int available = available_threads();
   return std::min(available, cgroup_processors().value_or(available));
+}
+
+void share_heap() {
+#if defined(M_ARENA_MAX)
+  (void)::mallopt(M_ARENA_MAX, 1);
+#endif
 }
 
 void limit_spinning(char* const* argv) {

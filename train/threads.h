@@ -16,4 +16,8 @@ namespace tril {
 // be done nothing happens. For the start of main.
 void limit_spinning(char* const* argv);
 
+// Lets all threads share one heap. Else each reserves 64 MiB of addresses when it first asks for memory, which a limit
+// on addresses counts, at a moment when a library may be asking that does not expect a refusal. For the start of main.
+void share_heap();
+
 }  // namespace tril

@@ -1,8 +1,13 @@
 #include "core/parallel.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -32,6 +37,22 @@ TEST_CASE("parallel: what a member of a team throws reaches the caller, and the 
     });
     CHECK(sum == 45);
   }
+}
+
+TEST_CASE("parallel: the same threads serve regions of any size") {
+  constexpr int kThreads = 3;
+  std::mutex lock;
+  std::set<pid_t> seen;
+  const auto note = [&] {
+    const std::lock_guard guard(lock);
+    seen.insert(::gettid());
+  };
+  for (int round = 0; round < 20; ++round)
+    for (const int64_t count : {3, 2, 1, 3, 2}) {
+      parallel_for(kThreads, count, 1, [&](int64_t, int64_t, int) { note(); });
+      parallel_tasks(kThreads, count, [&](int64_t, int) { note(); });
+    }
+  CHECK(seen.size() <= kThreads);
 }
 
 TEST_CASE("parallel: every task is done once, whatever the numbers of tasks and threads") {

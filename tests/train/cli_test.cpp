@@ -437,6 +437,13 @@ TEST_CASE("tril: help on a command, and what is written beside flags") {
   check_usage_error(shell.train("--bias --no-bias"), "bias: expected --bias or --no-bias, got both");
   check_usage_error(shell.train("--bias false"),
                     "--bias: expected no value, as it is a switch, got false; write --bias=false");
+  CHECK_THAT(shell.train("--no-bias=false --steps 1 --out biased").out, contains("biased"));
+  CHECK_THAT(shell.run("tril info biased").out, contains("bias            true"));
+  check_usage_error(shell.train("--no-bias=garbage"), "--no-bias: expected true or false, got 'garbage'");
+  check_usage_error(shell.run("tril info --help=maybe"), "--help: expected true or false, got 'maybe'");
+  check_usage_error(shell.run("tril sample r --prompt --length 20"),
+                    "--prompt: expected a value, got the flag --length; write --prompt=--length if that is the value");
+  check_usage_error(shell.run("tril sample r --prompt"), "--prompt: expected a value, got none");
   check_usage_error(shell.run("tril gradcheck foo"), "tril gradcheck --help lists them");
   CHECK_THAT(shell.run("tril gradcheck --help").out, contains(" add_layer_norm,"));
   check_usage_error(shell.run("tril sample run Once"), "a prompt is given by --prompt TEXT");

@@ -1,5 +1,8 @@
 #include "train/report.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -97,15 +100,36 @@ TEST_CASE("report: an evaluation without a loss has none") {
   CHECK(lines_of(folder / "log").at(0) == nlohmann::json{{"event", "eval"}, {"step", 3}});
 }
 
-TEST_CASE("report: lines go behind what is there, and a torn one is ended first") {
+TEST_CASE("report: lines go behind what is there, and a torn one goes") {
   const TempFolder folder;
   Log log(true);
   folder.put("whole", "a\n");
   folder.put("torn", "a\nb");
-  for (const char* name : {"whole", "torn", "new"}) LineFile(folder / name, log).append("c");
+  folder.put("all torn", "b");
+  for (const char* name : {"whole", "torn", "new", "all torn"}) LineFile(folder / name, log).append("c");
   CHECK(contents_of(folder / "whole") == "a\nc\n");
-  CHECK(contents_of(folder / "torn") == "a\nb\nc\n");
+  CHECK(contents_of(folder / "torn") == "a\nc\n");
+  CHECK(contents_of(folder / "all torn") == "c\n");
   CHECK(contents_of(folder / "new") == "c\n");
+}
+
+TEST_CASE("report: a line without room is left out whole, and later ones come again") {
+  const TempFolder folder;
+  Log log(true);
+  LineFile file(folder / "log", log);
+  file.append("aaaa");
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{.rlim_cur = 10, .rlim_max = before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  file.append("bbbbbbbbbb");
+  file.append("cc");
+  file.append("dddd");
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, handler);
+  file.append("e");
+  CHECK(contents_of(folder / "log") == "aaaa\ncc\ne\n");
 }
 
 TEST_CASE("report: a log that cannot be opened or written stops nothing") {

@@ -152,6 +152,22 @@ TEST_CASE("tril sample: a prompt comes from a flag, a file, a pipe or a redirect
   CHECK(shell.text("--length 20 --prompt '' < prompt") == shell.text("--length 20"));
 }
 
+TEST_CASE("tril sample: a value behind = is any text, of any length") {
+  const ModelShell shell;
+  CHECK(shell.text("--prompt='a\nb' --length 0") == "a\nb\n");
+  CHECK(shell.text("--prompt=$(head -c 100000 /dev/zero | tr '\\0' a) --length 0 2>/dev/null").size() == 100'001);
+  check_refused(shell.sample("--prompt==a"), 1, "'=' (U+003D) at position 0");
+  CHECK(shell.text("--prompt=abc --length=0 --no-prompt=false") == "abc\n");
+  const std::string whole = shell.text("--prompt=abc --length=200");
+  CHECK(shell.text("--prompt=abc --length=200 --stop='\n'") == whole.substr(0, whole.find('\n')) + "\n");
+  for (const char* start : {"--", "-", "--x="}) {
+    const Outcome unknown = shell.sample(std::string(start) + "$(head -c 100000 /dev/zero | tr '\\0' z)");
+    CHECK(unknown.code == 2);
+    CHECK(count_lines(unknown.err) == 1);
+    CHECK(unknown.err.size() < 300);
+  }
+}
+
 TEST_CASE("tril sample: without a prompt a silent pipe is not waited for") {
   const ModelShell shell;
   const Outcome outcome = shell.run("mkfifo pipe; tril sample model.safetensors --length 20 <>pipe");

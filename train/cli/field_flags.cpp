@@ -24,7 +24,7 @@ std::optional<std::string> given_text(const Flags& flags, const Field& field) {
     if (opposite) fail_usage(field.name, cat("--", field.name, " or --no-", field.name), "both");
     return flags.text(field.name);
   }
-  if (opposite) return "false";
+  if (opposite) return flags.on(cat("no-", field.name)) ? "false" : "true";
   return std::nullopt;
 }
 

@@ -53,15 +53,45 @@ void Flags::refuse_unknown(std::string_view token) const {
              near.empty() ? help_hint : cat("did you mean --", near, "?"));
 }
 
-// What follows a switch is an argument of its own, but nobody names a text "false".
-void Flags::refuse_value_of_switch(int argc, const char* const* argv) const {
-  for (int i = 1; i + 1 < argc; ++i) {
-    const std::string_view token = argv[i], next = argv[i + 1];
-    if (token == "--") return;
-    const Flag* const flag = token.starts_with("--") ? find(token.substr(2)) : nullptr;
-    if (flag != nullptr && !takes_value(*flag) && (next == "true" || next == "false"))
-      fail_usage(token, "no value, as it is a switch", next, cat("write ", token, "=", next));
+// The tokens, each known flag with its value in one of its own: the parser looks for flags with regular expressions,
+// which neither know line ends nor bear long values.
+std::vector<std::string> Flags::separated(int argc, const char* const* argv) const {
+  std::vector<std::string> tokens{argv[0]};
+  const auto value_behind = [&](const std::string& token, int i) -> std::string_view {
+    if (i + 1 == argc) fail_usage(token, "a value", "none");
+    const std::string_view value = argv[i + 1];
+    if (value.starts_with("--") && find(value.substr(2)) != nullptr)
+      fail_usage(token, "a value", cat("the flag ", value), cat("write ", token, "=", value, " if that is the value"));
+    return value;
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view token = argv[i];
+    if (token == "--") {
+      tokens.insert(tokens.end(), argv + i, argv + argc);
+      return tokens;
+    }
+    if (token == "-" || token == "-h" || !token.starts_with('-')) {
+      tokens.emplace_back(token);
+      continue;
+    }
+    const size_t equals = token.find('=');
+    const std::string name(token.substr(0, equals));
+    const Flag* const flag = name.starts_with("--") ? find(std::string_view(name).substr(2)) : nullptr;
+    if (flag == nullptr) refuse_unknown(token);
+    if (takes_value(*flag)) {
+      tokens.push_back(name);
+      tokens.emplace_back(equals == std::string_view::npos ? value_behind(name, i++) : token.substr(equals + 1));
+    } else if (equals != std::string_view::npos) {
+      tokens.push_back(cat(name, "=", parse_switch(name, token.substr(equals + 1)) ? "true" : "false"));
+    } else {
+      tokens.push_back(name);
+      // What follows a switch is an argument of its own, but nobody names a text "false".
+      const std::string_view next = i + 1 < argc ? argv[i + 1] : "";
+      if (next == "true" || next == "false")
+        fail_usage(name, "no value, as it is a switch", next, cat("write ", name, "=", next));
+    }
   }
+  return tokens;
 }
 
 bool Flags::parse(int argc, const char* const* argv) {
@@ -74,26 +104,17 @@ bool Flags::parse(int argc, const char* const* argv) {
     const std::string name = flag.name == "help" ? "h,help" : flag.name;
     options.add_options()(name, flag.help, takes_value(flag) ? value : value->implicit_value("true"));
   }
-  try {
-    const auto result = options.parse(argc, argv);
-    for (const std::string& token : result.unmatched()) refuse_unknown(token);
-    for (const Flag& flag : flags_)
-      if (result.count(flag.name) > 0) values_[flag.name] = result[flag.name].as<std::string>();
-    if (result.count(kArguments) > 0) arguments_ = result[kArguments].as<std::vector<std::string>>();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception&) {  // the parser's only complaint left: a value is missing at the end
-    fail_usage(argc > 1 ? argv[argc - 1] : command_.name, "a value", "none");
-  }
-  // What begins with a dash and stands before "--" is meant as a flag.
-  const bool ended = std::any_of(argv, argv + argc, [](const char* token) { return std::string_view(token) == "--"; });
-  for (const std::string& argument : arguments_)
-    if (!ended && argument.size() > 1 && argument[0] == '-') refuse_unknown(argument);
-  if (given("help")) {
+  const std::vector<std::string> tokens = separated(argc, argv);
+  std::vector<const char*> pointers;
+  for (const std::string& token : tokens) pointers.push_back(token.c_str());
+  const auto result = options.parse(static_cast<int>(pointers.size()), pointers.data());
+  for (const Flag& flag : flags_)
+    if (result.count(flag.name) > 0) values_[flag.name] = result[flag.name].as<std::string>();
+  if (result.count(kArguments) > 0) arguments_ = result[kArguments].as<std::vector<std::string>>();
+  if (on("help")) {
     write_output(help());
     return false;
   }
-  refuse_value_of_switch(argc, argv);
   const size_t most = command_.most_arguments;
   if (arguments_.size() > most)
     fail_usage(cat("tril ", command_.name),

@@ -49,7 +49,7 @@ class Flags {
   [[nodiscard]] const Flag* find(std::string_view name) const;
   [[nodiscard]] std::string help() const;
   [[noreturn]] void refuse_unknown(std::string_view token) const;
-  void refuse_value_of_switch(int argc, const char* const* argv) const;
+  [[nodiscard]] std::vector<std::string> separated(int argc, const char* const* argv) const;
 
   Command command_;
   std::vector<Flag> flags_;

@@ -90,6 +90,7 @@ int main(int argc, char** argv) {
   tril::occupy_standard_descriptors();
   tril::ignore_write_signals();
   tril::limit_spinning(argv);
+  tril::share_heap();
   tril::watch_stop_signals();
   if (argc > 0 && std::string_view(argv[0]).find('/') != std::string_view::npos)
     tril::cli::program = tril::cli::shell_quoted(argv[0]);
