@@ -34,6 +34,6 @@ cat <<END
 
 Three commands to try next, in $tril_root:
   $tril sample $run --prompt "Zoe had " --temperature 1.2
-  $tril train your-text.txt     (any UTF-8 text, or a folder of them)
-  $tril gradcheck               (every gradient against numeric differences)
+  $tril train your-text.txt     # any UTF-8 text, or a folder of them
+  $tril gradcheck               # every gradient against numeric differences
 END

@@ -91,7 +91,8 @@ int64_t usable_memory() {
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  const std::string where = printable(path_);
+  constexpr size_t kShown = 1000;
+  const std::string where = printable(path_, kShown);
   TRIL_CHECK(!path_.empty(), "file", "a name", "an empty one");
   TRIL_CHECK(path_.find('\0') == std::string::npos, where, "a path", "one with a NUL character");
   const auto check_kind = [&](const struct stat& status) {

@@ -31,6 +31,8 @@ bool is_run(const fs::path& folder) {
 }
 
 void list_folder(const std::string& folder, std::vector<Source>& sources, Text& text) {
+  TRIL_CHECK(!is_run(folder), printable(folder), "a folder of texts", "a run's folder",
+             "to go on with the run, give it behind --resume");
   std::error_code error;
   std::vector<std::string> found;
   int64_t others = 0, hidden = 0, runs = 0;

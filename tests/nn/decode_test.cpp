@@ -199,6 +199,9 @@ TEST_CASE("decode: with weights of bf16, logits are as near to those of f32 as t
   SmallGpt model(kConfigs[0]);
   CHECK_THROWS_WITH(Decoder(model.store, kConfigs[0], 1, 1, DType::f64),
                     contains("decoder: expected weights of f32 or bf16, got f64"));
+  for (const int threads : {0, -1})
+    CHECK_THROWS_WITH(Decoder(model.store, kConfigs[0], threads),
+                      contains("decoder: expected at least 1 thread, got " + std::to_string(threads)));
 }
 
 TEST_CASE("decode: a stream's logits are to the bit what they are alone, whatever the others do", "[decode]") {

@@ -296,6 +296,11 @@ TEST_CASE("positions: a sequence longer than the context is refused with both nu
   REQUIRE_THROWS_WITH(waves(longer), contains("positions: expected at most 4 positions, got 5"));
   REQUIRE_THROWS_WITH(learned(wider), contains("expected x (B, T, 2), got shape (1, 4, 3)"));
   REQUIRE_THROWS_WITH(waves(wider), contains("expected x (B, T, 2), got shape (1, 4, 3)"));
+  Tensor outside = longer;
+  outside.tape = nullptr;
+  outside.slot = -1;
+  REQUIRE_THROWS_WITH(learned(outside), contains("positions: expected x on a tape"));
+  REQUIRE_THROWS_WITH(waves(outside), contains("positions: expected x on a tape"));
 }
 
 TEST_CASE("LearnedPositions: a shorter sequence uses the first rows and only those learn") {

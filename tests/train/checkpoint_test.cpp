@@ -211,7 +211,7 @@ TEST_CASE("checkpoint: where it cannot be written, the one before stays whole") 
   CHECK(load_checkpoint(folder.path()).state.step == 1);
 }
 
-TEST_CASE("checkpoint: one that may not survive a power failure is whole, and leaves what came before") {
+TEST_CASE("checkpoint: one that may not survive a power failure is whole") {
   const TempFolder folder;
   Tiny tiny;
   train_to(tiny, 1);
@@ -228,7 +228,6 @@ TEST_CASE("checkpoint: one that may not survive a power failure is whole, and le
   REQUIRE(::chmod(folder.path().c_str(), 0777) == 0);
   CHECK(load_error(folder.path()).empty());
   CHECK(load_checkpoint(folder.path()).state.step == 2);
-  CHECK(fs::exists(folder / optimizer_file(1)));
 }
 
 TEST_CASE("run folder: a new one is new or empty, one to resume holds a run") {

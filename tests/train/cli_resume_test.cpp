@@ -311,6 +311,14 @@ TEST_CASE("tril train: a signal that comes twice at once, as timeout sends it, s
   CHECK_THAT(shell.read("r/log.jsonl"), contains("\"event\":\"stop\""));
 }
 
+TEST_CASE("tril train: a quiet run says that it was stopped, too") {
+  const TinyShell shell;
+  const Outcome stopped = shell.run(kStartAndAwait + "start book.txt --steps 4000000 --quiet --out r" + kDemanding +
+                                    "\nawait '\"step\":10,' r/log.jsonl; kill -INT $pid; wait $pid");
+  CHECK(stopped.code == 130);
+  CHECK_THAT(stopped.err, contains("warning: stopped at step ") && contains(" of 4000000 and saved; to go on: "));
+}
+
 TEST_CASE("tril train: a run inside the folder that it trains on is no part of its text") {
   const TinyShell shell;
   REQUIRE(shell.run("mkdir notes && cp book.txt notes/a.txt && cd notes && tril train . --out r --steps 4" + kDemanding)

@@ -167,6 +167,8 @@ TEST_CASE("tril train: a text that cannot be trained on is refused before a fold
   check_failure(shell.run("tril train latin.txt"), "latin.txt: expected UTF-8 text, got byte 0x92 at offset 7047");
   CHECK_THAT(shell.run("tril train latin.txt").err, contains("--tokens byte"));
   check_failure(shell.run("tril train none.txt"), "none.txt: expected a file, got none of that name");
+  shell.put("run/last.safetensors", "");
+  check_failure(shell.run("tril train run"), "run: expected a folder of texts, got a run's folder; to go on");
   check_failure(shell.train("--val-fraction 0.001"),
                 "book.txt: expected a validation part of at least 2 tokens, got 1");
   check_failure(shell.run("tril train book.txt --layers 4096 --width 65536 --heads 1"),
@@ -174,6 +176,12 @@ TEST_CASE("tril train: a text that cannot be trained on is refused before a fold
   check_failure(shell.run("tril train /dev/zero"), "/dev/zero: expected a regular file, got a device");
   CHECK_FALSE(shell.has("runs"));
   CHECK(shell.run("tril train latin.txt --tokens byte --steps 1" + kTiny).code == 0);
+}
+
+TEST_CASE("tril train: of a text of bytes it does not tell how many are different") {
+  const TinyShell shell;
+  CHECK_THAT(shell.run("tril train book.txt --tokens byte --steps 1 --out r" + kTiny).err,
+             contains(": 600 bytes; 540 to train on") && !contains("different"));
 }
 
 TEST_CASE("tril train: one distinct character is learned at once, with a warning") {
@@ -249,6 +257,13 @@ TEST_CASE("tril eval: loss, bits and characters, of the validation part or of an
   std::filesystem::remove(shell.folder() / "book.txt");
   check_failure(shell.run("tril eval r"),
                 "book.txt: expected the text that the model was trained on, got none of that name; give");
+  // In its new place it is a text like any other, unless its validation part is asked for.
+  shell.put("moved.txt", tiny_text());
+  CHECK(nlohmann::json::parse(shell.run("tril eval r moved.txt --validation --json").out) == json);
+  const Outcome whole = shell.run("tril eval r moved.txt");
+  CHECK_THAT(whole.out, contains("over 599 characters of "));
+  CHECK_THAT(whole.err, contains("the text that the model was trained on; --validation measures"));
+  check_failure(shell.run("tril eval r part.txt --validation"), "of 600 bytes, got 60 bytes");
 }
 
 TEST_CASE("tril info: what is in a model, and what the program is") {
@@ -263,7 +278,8 @@ TEST_CASE("tril info: what is in a model, and what the program is") {
   int64_t decaying = 0;
   for (const auto& tensor : model.at("tensors")) decaying += tensor.at("decays").get<bool>() ? 1 : 0;
   CHECK(decaying == 6);
-  CHECK_THAT(shell.run("tril info r").out, contains("transformer.ln_f.bias [8], never decays"));
+  CHECK_THAT(shell.run("tril info r").out,
+             contains("transformer.ln_f.bias [8], never decays") && contains(" nats, of the validation part\n"));
 
   const auto program = nlohmann::json::parse(shell.run("tril info --json").out);
   for (const char* key : {"version", "build", "compiler", "cpu", "processors", "threads", "isa", "bf16", "onednn"})
@@ -446,6 +462,8 @@ TEST_CASE("tril: help on a command, and what is written beside flags") {
   check_usage_error(shell.run("tril sample r --prompt"), "--prompt: expected a value, got none");
   check_usage_error(shell.run("tril gradcheck foo"), "tril gradcheck --help lists them");
   CHECK_THAT(shell.run("tril gradcheck --help").out, contains(" add_layer_norm,"));
+  CHECK_THAT(shell.run("tril gradcheck add").out, contains("Every gradient is right."));
+  CHECK_THAT(shell.run("tril gradcheck add --sample 1").out, contains("What was checked is right."));
   check_usage_error(shell.run("tril sample run Once"), "a prompt is given by --prompt TEXT");
 }
 

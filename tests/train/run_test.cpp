@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "support/catch.h"
 #include "train/temp_folder.h"
@@ -72,6 +73,8 @@ TEST_CASE("run: whatever goes wrong at whatever moment, the steps done are saved
     ++looks;
     return false;
   }));
+  std::set<int64_t> saved;
+  int64_t without_error = 0;
   for (int64_t moment = 1; moment <= looks; ++moment) {
     INFO("an error at look " << moment << " of " << looks);
     const TempFolder folder;
@@ -82,13 +85,16 @@ TEST_CASE("run: whatever goes wrong at whatever moment, the steps done are saved
         return false;
       });
     });
-    // A sample is not worth a run.
+    without_error += error.empty() ? 1 : 0;  // a sample is not worth a run
     if (!error.empty()) {
+      saved.insert(load_checkpoint(folder.path()).state.step);
       CHECK_THAT(error, contains("memory: none left; step ") && contains(" is saved, to go on from with --resume"));
       CHECK(train_in(folder.path(), never));
     }
     check_same_run(straight, folder, run_config().steps);
   }
+  CHECK(saved == std::set<int64_t>{0, 1, 2, 3, 4, 5});
+  CHECK(without_error > 0);
 }
 
 TEST_CASE("run: saves that may not survive a power failure count") {

@@ -54,7 +54,7 @@ std::string rate_text(const OpTime& op) {
 std::string ops_text(const std::vector<OpTime>& ops) {
   const double all = seconds_of(ops);
   std::vector<std::array<std::string, 6>> rows = {
-      {"op and its operands", "calls", "forward ms", "backward ms", "share", ""}};
+      {"op and its operands", "calls", "forward ms", "backward ms", "share", "rate"}};
   for (const OpTime& op : ops)
     rows.push_back({op.name(), op.calls > 0 ? cat(op.calls) : "", fixed(1e3 * op.forward, 2),
                     op.backward > 0 ? fixed(1e3 * op.backward, 2) : "", cat(fixed(100 * op.seconds() / all, 1), " %"),

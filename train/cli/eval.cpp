@@ -9,6 +9,7 @@
 #include "train/cli/flags.h"
 #include "train/cli/output.h"
 #include "train/corpus.h"
+#include "train/crc32.h"
 #include "train/log.h"
 #include "train/report.h"
 #include "train/threads.h"
@@ -27,7 +28,10 @@ Flags eval_flags() {
        .examples = "Examples:\n"
                    "  tril eval runs/stories\n"
                    "  tril eval runs/stories other.txt --json\n"},
-      {{.name = "json", .help = "Print one JSON object: loss, bits_per_char, chars."},
+      {{.name = "validation",
+        .help =
+            "Of the text given, which is the one that the model was trained on, measure the validation part alone."},
+       {.name = "json", .help = "Print one JSON object: loss, bits_per_char, chars."},
        {.name = "threads",
         .help = "Threads to compute with; 0 for as many as this process may use.",
         .value = "N",
@@ -50,14 +54,20 @@ double measure(Context& context, const Model& model, const EvalWindows& windows)
 Result on_texts(Context& context, const Model& model, const std::vector<std::string>& paths, Log& log) {
   Corpus corpus = load_corpus(paths, model.training.tokens);
   for (const std::string& line : corpus.text.warnings) log.warn(line);
+  const TextIdentity& trained_on = model.state.text;
+  Crc32 crc;
+  crc.add(corpus.text.bytes.data(), corpus.text.bytes.size());
+  if (static_cast<int64_t>(corpus.text.bytes.size()) == trained_on.bytes && crc.value() == trained_on.crc32)
+    log.note("this is the text that the model was trained on; --validation measures its validation part alone");
   const std::string name = corpus.text.name;
   const Tokens tokens(std::move(corpus.text.bytes), model.tokenizer, name);
   const EvalWindows windows(tokens, 0, tokens.size(), model.config.context);
   return {measure(context, model, windows), windows.targets(), name, {}};
 }
 
-Result on_validation_part(Context& context, const Model& model) {
-  Corpus corpus = find_corpus(model.state.text, model.training.tokens);
+Result on_validation_part(Context& context, const Model& model, const std::vector<std::string>& paths) {
+  Corpus corpus =
+      paths.empty() ? find_corpus(model.state.text, model.training.tokens) : load_corpus(paths, model.training.tokens);
   const std::string name = corpus.text.name;
   const Dataset data(std::move(corpus.text), model.tokenizer, model.training.val_fraction, model.config.context);
   expect_same_text(model.state.text, data, name);
@@ -97,8 +107,9 @@ int run_eval(int argc, const char* const* argv) {
   const Model model = load_model(arguments[0]);
   for (const std::string& line : model.warnings) log.warn(line);
   Context context({.threads = threads > 0 ? threads : default_threads()});
-  const Result result = arguments.size() > 1 ? on_texts(context, model, {arguments.begin() + 1, arguments.end()}, log)
-                                             : on_validation_part(context, model);
+  const std::vector<std::string> paths(arguments.begin() + 1, arguments.end());
+  const Result result = paths.empty() || flags.on("validation") ? on_validation_part(context, model, paths)
+                                                                : on_texts(context, model, paths, log);
   write_output(flags.on("json") ? as_json(result) : as_text(result, model.training.tokens));
   return 0;
 }

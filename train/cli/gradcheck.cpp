@@ -275,13 +275,13 @@ Plan plan_of(const Flags& flags) {
   return plan;
 }
 
-std::string conclusion(const std::vector<Row>& rows) {
+std::string conclusion(const Plan& plan, const std::vector<Row>& rows) {
   int64_t failed = 0, unclear = 0;
   for (const Row& row : rows) {
     failed += row.verdict() == Verdict::failed;
     unclear += row.verdict() == Verdict::inconclusive;
   }
-  if (failed + unclear == 0) return "\nEvery gradient is right.\n";
+  if (failed + unclear == 0) return plan.sample < 0 ? "\nEvery gradient is right.\n" : "\nWhat was checked is right.\n";
   return cat("\n", failed, " of ", rows.size(), " failed, ", unclear, " inconclusive.\n");
 }
 
@@ -305,7 +305,7 @@ int print(const Plan& plan, bool json) {
     for (const Row& row : rows)
       for (const Case& one : row.cases)
         if (const std::string report = one.result.report(); !report.empty()) text += cat("\n", report);
-    write_output(text + conclusion(rows));
+    write_output(text + conclusion(plan, rows));
   }
   return worst == Verdict::passed ? 0 : 1;
 }

@@ -105,7 +105,10 @@ void append_lines(std::string& page, const Json& json) {
                     tensor["decays"].get<bool>() ? "" : ", never decays", "\n");
       continue;
     }
-    const std::string text = value.is_string() ? printable(value.get<std::string>()) : value.dump();
+    const bool is_loss = name == "loss" || name == "best_loss";
+    const std::string text = is_loss             ? cat(value.dump(), " nats, of the validation part")
+                             : value.is_string() ? printable(value.get<std::string>())
+                                                 : value.dump();
     page += cat(name, std::string(kNameWidth - std::min(name.size(), kNameWidth - 1), ' '), text, "\n");
   }
 }

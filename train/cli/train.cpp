@@ -34,7 +34,10 @@ constexpr const char* kExamples =
 Flags train_flags() {
   std::vector<Flag> flags = {
       {.name = "out", .help = "The run's folder, new or empty.", .value = "RUN"},
-      {.name = "resume", .help = "Go on with the run in this folder, as if it had never stopped.", .value = "RUN"},
+      {.name = "resume",
+       .help =
+           "Go on with the run in this folder, as if it had never stopped; its text, if it has moved, is given again.",
+       .value = "RUN"},
       {.name = "preset",
        .help = "nanoGPT's character model for a CPU, small, whose values are the defaults below, or for a GPU, baby: "
                "6 layers, 6 heads, width 384, context 256, dropout 0.2, batch 64, 5000 steps.",
@@ -123,8 +126,10 @@ void report_run(const Model& model, const Context& context, const Dataset& data,
                 const std::string& text_name, Log& log) {
   const TrainConfig& config = model.training;
   const char* const unit = config.tokens == TokenKind::kChar ? "characters" : "bytes";
-  log.note(cat("text   ", text_name, ": ", data.tokens().size(), " ", unit, ", ", model.tokenizer.size(),
-               " of them different; ", data.train_size(), " to train on, ", data.val_size(), " to validate with"));
+  const bool counts = config.tokens == TokenKind::kChar;  // all bytes are in a vocabulary of bytes
+  log.note(cat("text   ", text_name, ": ", data.tokens().size(), " ", unit,
+               counts ? cat(", ", model.tokenizer.size(), " of them different") : "", "; ", data.train_size(),
+               " to train on, ", data.val_size(), " to validate with"));
   log.note(cat("model  ", config.layers, config.layers == 1 ? " layer, " : " layers, ", config.heads, " heads, ",
                config.width, " wide, context ", config.context, ": ", model.params->count(), " parameters"));
   log.note(cat("run    ", printable(folder.path()), ": ", config.steps, " steps of ", config.batch * config.accumulate,
@@ -151,13 +156,16 @@ std::string last_line(const Model& model, const RunFolder& folder) {
              shell_quoted(folder.path()), ")\n");
 }
 
-int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, Log& log) {
+int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, bool quiet, Log& log) {
   const bool done = run.train();
   const auto& paths = model.state.text.paths;
   const bool piped = std::find(paths.begin(), paths.end(), "-") != paths.end();
-  if (!done)
-    log.note(cat("stopped at step ", model.state.step, " of ", model.training.steps, " and saved; to go on: ", program,
-                 " train --resume ", shell_quoted(folder.path()), piped ? " - < TEXT" : ""));
+  if (!done) {
+    const std::string stopped =
+        cat("stopped at step ", model.state.step, " of ", model.training.steps, " and saved; to go on: ", program,
+            " train --resume ", shell_quoted(folder.path()), piped ? " - < TEXT" : "");
+    quiet ? log.warn(stopped) : log.note(stopped);
+  }
   constexpr int kSignalBase = 128;
   try {
     write_output(last_line(model, folder));
@@ -192,7 +200,7 @@ int start(const Flags& flags, Log& log) {
   Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
   catch_stop_signals(flags.on("quiet") ? nullptr : kStopping);
   run.begin();
-  return run_to_the_end(run, model, folder, log);
+  return run_to_the_end(run, model, folder, flags.on("quiet"), log);
 }
 
 int resume(const Flags& flags, Log& log) {
@@ -232,7 +240,7 @@ int resume(const Flags& flags, Log& log) {
   run.resume(config != before);
   if (model.state.step >= config.steps)
     log.note(cat("step ", model.state.step, " of ", config.steps, ": all done; for more, give a larger --steps"));
-  return run_to_the_end(run, model, folder, log);
+  return run_to_the_end(run, model, folder, flags.on("quiet"), log);
 }
 
 }  // namespace
