@@ -2,8 +2,8 @@
 // control; make one for each if you have several. It must outlive the tapes made on it.
 //
 // Denormals cost up to fifty times a normal number's work, so all that computes treats them as zero (FTZ and DAZ): the
-// threads that a context works with, and the thread that makes it, stay in that mode. So does OpenMP without its
-// dynamic number of threads.
+// threads that a context works with, and the thread that makes it, stay in that mode. OpenMP's dynamic number of
+// threads stays off, too.
 #pragma once
 
 #include <cstdint>

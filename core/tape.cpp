@@ -66,6 +66,14 @@ Tensor Tape::view(const Shape& shape, DType dtype, const void* memory) {
   return add_slot(tensor, false);
 }
 
+void Tape::bind(const ParameterGradients& gradients) {
+  const size_t count = gradients.received.size();
+  TRIL_CHECK(gradients.offsets.size() == count && gradients.names.size() == count, "bind",
+             cat("an offset and a name for each of ", count, " parameters"),
+             cat(gradients.offsets.size(), " and ", gradients.names.size()));
+  parameters_ = gradients;
+}
+
 // Whether it is one of the store that gradients are bound of.
 bool Tape::is_bound(const Tensor& parameter) const {
   const auto* const data = static_cast<const std::byte*>(parameter.data);

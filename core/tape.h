@@ -25,12 +25,12 @@ struct ParameterGradients {
   std::byte* gradients = nullptr;
   int64_t bytes = 0;
   std::span<uint8_t> received;         // one a parameter, by its index
-  std::span<const int64_t> offsets{};  // where each begins, in bytes, in ascending order
+  std::span<const int64_t> offsets;    // where each begins, in bytes, in ascending order
   std::span<const std::string> names;  // for errors
 };
 
 struct BackwardOptions {
-  bool allow_unused = false;  // a parameter that received no gradient is no error; its gradient is then 0
+  bool allow_unused = false;  // a parameter that received no gradient is no error; its place in the buffer is then 0
 };
 
 class Tape {
@@ -66,7 +66,7 @@ class Tape {
   }
 
   // Parameters used on this tape send their gradients there. Without a binding they are constants.
-  void bind(const ParameterGradients& gradients) { parameters_ = gradients; }
+  void bind(const ParameterGradients& gradients);
 
   // Gradients of a tensor with one element, or, with a cotangent of y's shape, of their inner product.
   void backward(const Tensor& loss, const BackwardOptions& options = {});

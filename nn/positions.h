@@ -17,7 +17,7 @@ class LearnedPositions {
 };
 
 // Fixed waves, https://arxiv.org/abs/1706.03762 section 3.5: column 2i is sin(t / 10000^(2i/C)), column 2i+1 its
-// cosine. An odd width ends on a sine. It outlives the passes that it is used in, which look at its table.
+// cosine. An odd width ends on a sine. It must outlive the passes that use it, which look at its table.
 class SinusoidalPositions {
  public:
   SinusoidalPositions(int64_t context, int64_t width);

@@ -76,7 +76,8 @@ void save_checkpoint(const std::string& folder, const Model& model, const AdamW&
     }
   const int64_t step = optimizer.updates();
   const std::string state = folder + "/" + optimizer_file(step);
-  const bool is_new = !std::filesystem::exists(state);
+  std::error_code unknown;
+  const bool is_new = !std::filesystem::exists(state, unknown);
   std::optional<WriteError> doubt;  // whether what is in place survives a power failure
   const auto put_in_place = [&](auto&& write) {
     try {

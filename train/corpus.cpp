@@ -36,11 +36,11 @@ Corpus find_corpus(const TextIdentity& identity, TokenKind tokens) {
   TRIL_CHECK(
       std::none_of(identity.paths.begin(), identity.paths.end(), is_input), "text",
       "the text that the model was trained on", "standard input, which is over",
-      "give the text again, as a file behind the run or, with -, as standard input; to tril eval with --validation");
+      "give the text again, as a file behind the run or, with -, as standard input (tril eval: with --validation)");
   for (const std::string& path : identity.paths) {
     std::error_code error;
     TRIL_CHECK(std::filesystem::exists(path, error), printable(path), "the text that the model was trained on",
-               "none of that name", "give the text's new place behind the run, to tril eval with --validation");
+               "none of that name", "give the text's new place behind the run (tril eval: with --validation)");
   }
   return load_corpus(identity.paths, tokens);
 }

@@ -96,13 +96,12 @@ void LineFile::append(std::string_view line) {
     if (done <= 0) return lose_line(std::generic_category().message(done < 0 ? errno : EIO));
     rest.remove_prefix(static_cast<size_t>(done));
   }
-  losing_ = false;
 }
 
 void LineFile::lose_line(const std::string& why) {
   cut_torn_line(file_.get());
   if (!losing_)
-    log_.warn(cat(printable(path_), ": expected room for a line, got ", why, "; lines are left out until there is"));
+    log_.warn(cat(printable(path_), ": expected to write a line, got ", why, "; lines are left out until that works"));
   losing_ = true;
 }
 

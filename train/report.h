@@ -19,8 +19,8 @@ namespace tril {
 // "0:07", "12:34" or "1:02:03".
 [[nodiscard]] std::string duration_text(double seconds);
 
-// A file that grows by whole lines: the torn end that a killed writer has left is cut off. Where it cannot be written,
-// that costs one warning and the line, nothing else.
+// A file that grows by whole lines: an end without a new line, as a killed writer leaves it, is cut off. Where it
+// cannot be written, that costs the line, one warning in all, and nothing else.
 class LineFile {
  public:
   LineFile(const std::string& path, Log& log);
@@ -37,7 +37,7 @@ class LineFile {
   std::string path_;
   Log& log_;
   Descriptor file_;
-  bool losing_ = false;
+  bool losing_ = false;  // and has said so
 };
 
 class Report {

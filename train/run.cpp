@@ -27,8 +27,9 @@ Report::Options report_options(const Run::Parts& parts, const Run::Options& opti
 std::string put_aside(const std::string& path) {
   const std::string aside = cat(path, ".unreadable");
   std::string name = aside;
-  for (int64_t i = 2; std::filesystem::exists(std::filesystem::symlink_status(name)); ++i) name = cat(aside, "-", i);
   std::error_code error;
+  for (int64_t i = 2; std::filesystem::exists(std::filesystem::symlink_status(name, error)); ++i)
+    name = cat(aside, "-", i);
   std::filesystem::rename(path, name, error);
   return error ? std::string() : name;
 }
@@ -75,6 +76,7 @@ void Run::resume(bool changed) {
 void Run::keep_changes() {
   if (!changed_) return;
   changed_ = false;
+  restore_folder();
   attempt("the configuration", [&] { store_config(); });
   failure_.clear();
   save_last();
@@ -100,14 +102,15 @@ void Run::recall_best(const std::string& path) {
 }
 
 // Where somebody has removed the folder, moved it, or put another in its place: what is saved from now on needs one
-// that is a run's like any other, and nobody else's.
-void Run::restore_folder() {
-  const bool same = parts_.folder.in_place(), none = !std::filesystem::exists(parts_.folder.path());
+// that is a run's like any other, and nobody else's. Whether it is another from here on.
+bool Run::restore_folder() {
+  std::error_code unknown;
+  const bool same = parts_.folder.in_place(), none = !std::filesystem::exists(parts_.folder.path(), unknown);
   in_the_way_.clear();
   try {
     parts_.folder.hold();
   } catch (const Error& error) { in_the_way_ = error.what(); }
-  if (same || !in_the_way_.empty()) return;
+  if (same || !in_the_way_.empty()) return false;
   parts_.log.warn(cat(printable(parts_.folder.path()), ": expected the run's folder, got ",
                       none ? "none; it is made anew" : "another; the run goes on in it"));
   report_.reopen();
@@ -115,6 +118,7 @@ void Run::restore_folder() {
   const std::string failure = failure_;
   attempt("the configuration", [&] { store_config(); });
   failure_ = failure;
+  return true;
 }
 
 // Whether what was to be saved is in place. A save that fails costs a warning and leaves what was there before; the
@@ -124,7 +128,7 @@ bool Run::attempt(const std::string& what, const std::function<void()>& save) {
     if (!in_the_way_.empty()) throw Error(in_the_way_);
     save();
     return true;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     const auto* const write = dynamic_cast<const WriteError*>(&error);
     if (write != nullptr && write->committed()) {
       parts_.log.warn(error.what());
@@ -137,9 +141,10 @@ bool Run::attempt(const std::string& what, const std::function<void()>& save) {
 }
 
 void Run::save_last() {
-  restore_folder();
+  const bool anew = restore_folder();
   expect_finite(*parts_.model.params);
   parts_.model.state.step = trainer_.steps_done();
+  if (anew) keep_if_best();
   if (attempt("the checkpoint", [&] { save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer()); }))
     saved_step_ = trainer_.steps_done();
 }
@@ -172,6 +177,7 @@ bool Run::evaluate_and_save() {
     if (!loss) return false;
     if (!std::isfinite(*loss)) throw NonFiniteError(cat("validation loss: expected a finite one, got ", *loss));
     state.loss = *loss;
+    restore_folder();
   }
   keep_if_best();
   std::optional<std::string> text;
@@ -180,7 +186,7 @@ bool Run::evaluate_and_save() {
     try {
       text = sample();
       stopped = !text;
-    } catch (const NonFiniteError&) { throw; } catch (const Error& error) {  // of memory, say; it is not worth a run
+    } catch (const NonFiniteError&) { throw; } catch (const std::exception& error) {  // it is not worth a run
       parts_.log.warn(cat("no sample at step ", state.step, ": ", error.what()));
     }
     if (stopped) {
@@ -262,8 +268,13 @@ void Run::save_what_is_learned() noexcept {
     parts_.model.state.loss = ModelState::kUnknown;  // its evaluation is made up for
     parts_.model.state.step = trainer_.steps_done();
     parts_.folder.hold();
-    save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
+    try {
+      save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
+    } catch (const WriteError& error) {
+      if (!error.committed()) throw;
+    }
     saved_step_ = trainer_.steps_done();
+    if (parts_.data.val_size() == 0) keep_if_best();
   } catch (const std::exception&) {}  // what ended the run is told, and which step is saved
 }
 
@@ -282,12 +293,12 @@ bool Run::train() {
     report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"not finite\""));
     throw Error(cat(error.what(), "; the last good checkpoint is that of step ", saved_step_, ", ",
                     printable(parts_.folder.file(kLastFile))));
-  } catch (const Error& error) {
-    save_what_is_learned();
-    throw Error(cat(error.what(), "; step ", saved_step_, " is saved, to go on from with --resume"));
   } catch (const std::bad_alloc&) {
     save_what_is_learned();
     throw;
+  } catch (const std::exception& error) {
+    save_what_is_learned();
+    throw Error(cat(error.what(), "; step ", saved_step_, " is saved, --resume goes on from there"));
   }
   report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"", done ? "done" : "signal", "\""));
   TRIL_CHECK(failure_.empty(), printable(parts_.folder.path()), "the run's last save to work", failure_);

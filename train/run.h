@@ -52,7 +52,7 @@ class Run {
   bool keep_if_best();
   void save_last();
   void save_what_is_learned() noexcept;
-  void restore_folder();
+  bool restore_folder();
   bool attempt(const std::string& what, const std::function<void()>& save);
 
   Parts parts_;

@@ -217,15 +217,15 @@ namespace {
 Tensor run(std::span<const Tensor> operands, int64_t width, const AttentionOptions& options) {
   const double head = static_cast<double>(width) / static_cast<double>(std::max<int64_t>(1, options.heads));
   const bool has_lengths = options.lengths.data != nullptr, packed = operands.size() == 1;
-  const AttentionAttrs attrs{.heads = options.heads,
-                             .scale = options.scale.value_or(1.0 / std::sqrt(std::max(head, 1.0))),
-                             .dropout = is_training(operands) ? options.dropout : 0.0,
-                             .causal = options.causal,
-                             .packed = packed,
-                             .lengths = has_lengths};
   std::array<Tensor, 4> all{};
   std::copy(operands.begin(), operands.end(), all.begin());
   all[operands.size()] = options.lengths;
+  const AttentionAttrs attrs{.heads = options.heads,
+                             .scale = options.scale.value_or(1.0 / std::sqrt(std::max(head, 1.0))),
+                             .dropout = is_training(all) ? options.dropout : 0.0,
+                             .causal = options.causal,
+                             .packed = packed,
+                             .lengths = has_lengths};
   return apply(registered::attention, {all.data(), operands.size() + (has_lengths ? 1u : 0u)}, &attrs);
 }
 

@@ -329,6 +329,7 @@ struct Parameters {
   std::vector<double> values = {0.5, -1.5, 2.0, 0.25, 1.0, 3.0}, gradients = std::vector<double>(6);
   std::vector<uint8_t> received = {0, 0};
   std::vector<std::string> names = {"first", "second"};
+  std::vector<int64_t> offsets = {0, 4 * sizeof(double)};
   [[nodiscard]] CheckedParameter at(int index, int64_t offset, int64_t count) {
     Tensor value;
     value.data = values.data() + offset;
@@ -343,6 +344,7 @@ struct Parameters {
             .gradients = reinterpret_cast<std::byte*>(gradients.data()),
             .bytes = static_cast<int64_t>(values.size() * sizeof(double)),
             .received = received,
+            .offsets = offsets,
             .names = names};
   }
 };

@@ -24,6 +24,7 @@ struct Store {
   explicit Store(const std::vector<std::pair<std::string, int64_t>>& params) {
     for (const auto& [name, count] : params) {
       offsets_.push_back(static_cast<int64_t>(values.size()));
+      bytes_.push_back(offsets_.back() * static_cast<int64_t>(sizeof(double)));
       for (int64_t i = 0; i < count; ++i) values.push_back(0.25 * static_cast<double>(values.size()) - 0.4);
       counts_.push_back(count);
       names.push_back(name);
@@ -44,11 +45,12 @@ struct Store {
             .gradients = reinterpret_cast<std::byte*>(gradients.data()),
             .bytes = static_cast<int64_t>(values.size() * sizeof(double)),
             .received = received,
+            .offsets = bytes_,
             .names = names};
   }
 
  private:
-  std::vector<int64_t> offsets_, counts_;
+  std::vector<int64_t> offsets_, bytes_, counts_;
 };
 
 Tensor two(Tape& tape) { return tape.variable<double>({2}, {3.0, 4.0}); }
@@ -201,11 +203,24 @@ TEST_CASE("tape: a parameter that receives no gradient is named, unless that is 
   const Tensor x = tape.constant<double>({2}, {1, 2});
   CHECK_THROWS_WITH(tape.backward(sum(x * store.at(0))),
                     contains("backward: expected a gradient for every parameter, got none for layer.bias, head"));
+  CHECK(store.gradients[2] == -77.0);
   tape.backward(sum(x * store.at(0)), {.allow_unused = true});
   CHECK(tape.has_gradient(store.at(0)));
   CHECK_FALSE(tape.has_gradient(store.at(1)));
   CHECK_THROWS_WITH(tape.gradient(store.at(1)), contains("gradient: expected a tensor that received a gradient"));
-  CHECK(store.gradients[2] == -77.0);  // what nobody writes stays as it is
+  CHECK(store.gradients == std::vector<double>{2, 4, 0, 0, 0, 0});
+}
+
+TEST_CASE("tape: a binding has an offset and a name for each parameter") {
+  Context context({.threads = 1});
+  Store store({{"a", 2}, {"b", 1}});
+  Tape tape(context);
+  ParameterGradients binding = store.binding();
+  binding.offsets = {};
+  CHECK_THROWS_WITH(tape.bind(binding), contains("bind: expected an offset and a name for each of 2 parameters"));
+  binding = store.binding();
+  binding.names = binding.names.first(1);
+  CHECK_THROWS_WITH(tape.bind(binding), contains("got 2 and 1"));
 }
 
 TEST_CASE("tape: a parameter of another store has no gradient here") {
@@ -293,16 +308,21 @@ TEST_CASE("tape: dropout is that of the step in which it was recorded") {
     Context context({.threads = 1});
     context.set_step(5, 2);
     Tape tape(context);
-    const Tensor x = tape.variable<double>({4, 50}, std::vector<double>(200, 1.0)),
-                 mixed = attention(x.tape->variable<double>({2, 7, 6}, std::vector<double>(84, 0.5)),
-                                   {.heads = 1, .dropout = 0.5});
-    const Tensor y = add(sum(dropout(x, 0.5)), sum(mixed));
+    const Tensor x = tape.variable<double>({4, 50}, noise<double>(200, 1)),
+                 qkv = tape.variable<double>({2, 7, 6}, noise<double>(84, 2)),
+                 branch = tape.variable<double>({4, 50}, noise<double>(200, 3)),
+                 weight = tape.constant<double>({50}, std::vector<double>(50, 1.0));
+    const Tensor y = add(sum(dropout(x, 0.5)), add(sum(attention(qkv, {.heads = 1, .dropout = 0.5})),
+                                                   sum(add_layer_norm(x, branch, weight, {}, 0.5).sum)));
     meanwhile(context);
     tape.backward(y);
-    return values_of<double>(tape.gradient(x));
+    std::vector<double> all;
+    for (const Tensor& variable : {x, qkv, branch})
+      for (const double value : values_of<double>(tape.gradient(variable))) all.push_back(value);
+    return all;
   };
   const std::vector<double> expected = gradient_at([](Context&) {});
-  CHECK(std::count(expected.begin(), expected.end(), 0.0) > 50);
+  CHECK(std::count(expected.begin(), expected.end(), 0.0) > 50);  // of the branch alone
   CHECK(gradient_at([](Context& context) { context.set_step(6, 2); }) == expected);
   CHECK(gradient_at([](Context& context) { context.set_step(5, 9); }) == expected);
 }

@@ -356,22 +356,24 @@ TEST_CASE("tril train: what stands in a file's place costs a warning, and a remo
 
 TEST_CASE("tril train: another folder in the run's place is taken if it is empty, and else left alone") {
   const TinyShell shell;
-  const std::string flags = kDemanding + "--steps 6000 --eval-every 2000 --out ";
-  const auto await = [](const std::string& run) { return "await '\"step\":10,' " + run + "/log.jsonl; "; };
+  const std::string start = kStartAndAwait + "start book.txt --steps 4000000 --eval-every 500" + kDemanding + "--out ";
+  const auto begun = [](const std::string& run) { return run + "\nawait '\"step\":10,' " + run + "/log.jsonl\n"; };
+  const auto evaluated = [](const std::string& run) {
+    return "\nawait '\"event\":\"eval\",\"step\":[1-9]*000,' " + run + "/log.jsonl\n";
+  };
+  const std::string stop = "\nkill -TERM $pid; wait $pid";
   const Outcome empty =
-      shell.run(kStartAndAwait + "start book.txt " + flags + "a\n" + await("a") +
-                "mv a b; mkdir a\nawait '\"step\":2000,' a/log.jsonl\ntril train --resume a\nwait $pid");
-  CHECK(empty.code == 0);
+      shell.run(start + begun("a") + "mv a b; mkdir a" + evaluated("a") + "tril train --resume a" + stop);
+  CHECK(empty.code == 143);
   CHECK_THAT(empty.err, contains("warning: a: expected the run's folder, got another; the run goes on in it") &&
                             contains("a: expected a folder that nobody else uses"));
   CHECK(shell.step("a/model.safetensors") > 0);
   CHECK(shell.read("a/config.json") == shell.read("b/config.json"));
-  CHECK_THAT(shell.read("a/log.jsonl"), contains("\"reason\":\"done\""));
+  CHECK_THAT(shell.read("a/log.jsonl"), contains("\"reason\":\"signal\""));
 
   REQUIRE(shell.train("--steps 1 --out other").code == 0);
   const std::string whole = shell.read("other/last.safetensors");
-  const Outcome full =
-      shell.run(kStartAndAwait + "start book.txt " + flags + "c\n" + await("c") + "mv c d; mv other c; wait $pid");
+  const Outcome full = shell.run(start + begun("c") + "mv c d; mv other c" + evaluated("d") + stop);
   CHECK(full.code == 1);
   CHECK_THAT(full.err, contains("the checkpoint was not saved: c: expected the run's folder, got another, with ") &&
                            contains(" in it; move it away"));
@@ -379,10 +381,9 @@ TEST_CASE("tril train: another folder in the run's place is taken if it is empty
   CHECK(shell.states("c") == "1\n");
 
   // The same folder without its lock is locked again.
-  const Outcome unlocked = shell.run(
-      kStartAndAwait + "start book.txt " + flags + "e\n" + await("e") +
-      "rm e/.lock\nawait '\"event\":\"eval\",\"step\":2000,' e/log.jsonl; sleep 0.2; tril train --resume e; wait $pid");
-  CHECK(unlocked.code == 0);
+  const Outcome unlocked =
+      shell.run(start + begun("e") + "rm e/.lock" + evaluated("e") + "tril train --resume e" + stop);
+  CHECK(unlocked.code == 143);
   CHECK_THAT(unlocked.err, contains("e: expected a folder that nobody else uses") && !contains("warning"));
 }
 

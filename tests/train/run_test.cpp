@@ -88,13 +88,41 @@ TEST_CASE("run: whatever goes wrong at whatever moment, the steps done are saved
     without_error += error.empty() ? 1 : 0;  // a sample is not worth a run
     if (!error.empty()) {
       saved.insert(load_checkpoint(folder.path()).state.step);
-      CHECK_THAT(error, contains("memory: none left; step ") && contains(" is saved, to go on from with --resume"));
+      CHECK_THAT(error, contains("memory: none left; step ") && contains(" is saved, --resume goes on from there"));
       CHECK(train_in(folder.path(), never));
     }
     check_same_run(straight, folder, run_config().steps);
   }
   CHECK(saved == std::set<int64_t>{0, 1, 2, 3, 4, 5});
   CHECK(without_error > 0);
+}
+
+TEST_CASE("run: with its folder moved away and another made at whatever moment, it goes on there") {
+  const TempFolder straight;
+  int64_t looks = 0;
+  REQUIRE(train_in(straight.path(), [&] {
+    ++looks;
+    return false;
+  }));
+  for (int64_t moment = 1; moment <= looks; ++moment) {
+    INFO("moved at look " << moment << " of " << looks);
+    const TempFolder parent;
+    const std::string run = parent / "run";
+    int64_t left = moment;
+    CHECK(train_in(run, [&] {
+      if (--left != 0) return false;
+      std::filesystem::rename(run, parent / "moved");
+      std::filesystem::create_directory(run);
+      return false;
+    }));
+    for (const std::string& name :
+         {std::string(kLastFile), optimizer_file(run_config().steps), std::string(kConfigFile)}) {
+      INFO(name);
+      if (name != kLastFile) CHECK((contents_of(run + "/" + name) == contents_of(straight / name)));
+      CHECK(std::filesystem::exists(run + "/" + name));
+    }
+    CHECK(load_model(run).state.step > 0);
+  }
 }
 
 TEST_CASE("run: saves that may not survive a power failure count") {

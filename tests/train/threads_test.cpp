@@ -22,7 +22,6 @@ TEST_CASE("threads: by default as many as the affinity, OMP_NUM_THREADS and the 
   int first = 0;
   while (!CPU_ISSET(first, &set)) ++first;
   const int granted = cgroup_processors().value_or(processors());
-  CHECK(default_threads() == std::min(processors(), granted));
   CHECK(threads("env -u OMP_NUM_THREADS") == std::min(processors(), granted));
   CHECK(threads("OMP_NUM_THREADS=1") == 1);
   CHECK(threads("env -u OMP_NUM_THREADS taskset -c " + std::to_string(first)) == 1);

@@ -57,7 +57,8 @@ Result on_texts(Context& context, const Model& model, const std::vector<std::str
   const TextIdentity& trained_on = model.state.text;
   Crc32 crc;
   crc.add(corpus.text.bytes.data(), corpus.text.bytes.size());
-  if (static_cast<int64_t>(corpus.text.bytes.size()) == trained_on.bytes && crc.value() == trained_on.crc32)
+  if (model.training.val_fraction > 0 && static_cast<int64_t>(corpus.text.bytes.size()) == trained_on.bytes &&
+      crc.value() == trained_on.crc32)
     log.note("this is the text that the model was trained on; --validation measures its validation part alone");
   const std::string name = corpus.text.name;
   const Tokens tokens(std::move(corpus.text.bytes), model.tokenizer, name);

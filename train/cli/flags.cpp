@@ -60,7 +60,7 @@ std::vector<std::string> Flags::separated(int argc, const char* const* argv) con
   const auto value_behind = [&](const std::string& token, int i) -> std::string_view {
     if (i + 1 == argc) fail_usage(token, "a value", "none");
     const std::string_view value = argv[i + 1];
-    if (value.starts_with("--") && find(value.substr(2)) != nullptr)
+    if (value.starts_with("--") && find(value.substr(2, value.find('=') - 2)) != nullptr)
       fail_usage(token, "a value", cat("the flag ", value), cat("write ", token, "=", value, " if that is the value"));
     return value;
   };
