@@ -31,16 +31,15 @@ Corpus load_corpus(const std::vector<std::string>& paths, TokenKind tokens) {
   return corpus;
 }
 
-Corpus find_corpus(const TextIdentity& identity, TokenKind tokens) {
+Corpus find_corpus(const TextIdentity& identity, TokenKind tokens, std::string_view give_again) {
   const auto is_input = [](const std::string& path) { return path == "-"; };
-  TRIL_CHECK(
-      std::none_of(identity.paths.begin(), identity.paths.end(), is_input), "text",
-      "the text that the model was trained on", "standard input, which is over",
-      "give the text again, as a file behind the run or, with -, as standard input (tril eval: with --validation)");
+  TRIL_CHECK(std::none_of(identity.paths.begin(), identity.paths.end(), is_input), "text",
+             "the text that the model was trained on", "standard input, which is over",
+             cat("give it again: ", give_again, ", where TEXT is a file or, with - in its place, standard input"));
   for (const std::string& path : identity.paths) {
     std::error_code error;
     TRIL_CHECK(std::filesystem::exists(path, error), printable(path), "the text that the model was trained on",
-               "none of that name", "give the text's new place behind the run (tril eval: with --validation)");
+               "none of that name", cat("give its new place: ", give_again));
   }
   return load_corpus(identity.paths, tokens);
 }

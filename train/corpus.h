@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/builtin_corpus.h"
@@ -21,8 +22,9 @@ struct Corpus {
 
 [[nodiscard]] Corpus load_corpus(const std::vector<std::string>& paths, TokenKind tokens);
 
-// The text that a model was trained on, once more; throws where it is not there or is not the same.
-[[nodiscard]] Corpus find_corpus(const TextIdentity& identity, TokenKind tokens);
+// The text that a model was trained on, once more; throws where it is not there. `give_again`: how to give it from
+// another place.
+[[nodiscard]] Corpus find_corpus(const TextIdentity& identity, TokenKind tokens, std::string_view give_again);
 // Throws where the dataset is made from another text than `identity` describes.
 void expect_same_text(const TextIdentity& identity, const Dataset& data, const std::string& name);
 

@@ -218,7 +218,7 @@ TEST_CASE("tril train: resuming wants the same text, wherever it lies now") {
   REQUIRE(shell.run("tril train - < moved.txt" + kDemanding + "--steps 2 --out piped").code == 0);
   const Outcome piped = shell.run("tril train --resume piped --steps 3");
   CHECK(piped.code == 1);
-  CHECK_THAT(piped.err, contains("got standard input, which is over; give the text again"));
+  CHECK_THAT(piped.err, contains("got standard input, which is over; give it again: "));
   CHECK(shell.run("tril train - --resume piped --steps 3 < moved.txt").code == 0);
 }
 

@@ -8,6 +8,7 @@
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
 #include "train/cli/output.h"
+#include "train/cli/shell.h"
 #include "train/corpus.h"
 #include "train/crc32.h"
 #include "train/log.h"
@@ -27,7 +28,8 @@ Flags eval_flags() {
        .most_arguments = 1'000'000,
        .examples = "Examples:\n"
                    "  tril eval runs/stories\n"
-                   "  tril eval runs/stories other.txt --json\n"},
+                   "  tril eval runs/stories other.txt --json\n"
+                   "  tril eval runs/book moved/book.txt --validation\n"},
       {{.name = "validation",
         .help =
             "Of the text given, which is the one that the model was trained on, measure the validation part alone."},
@@ -68,7 +70,8 @@ Result on_texts(Context& context, const Model& model, const std::vector<std::str
 
 Result on_validation_part(Context& context, const Model& model, const std::vector<std::string>& paths) {
   Corpus corpus =
-      paths.empty() ? find_corpus(model.state.text, model.training.tokens) : load_corpus(paths, model.training.tokens);
+      paths.empty() ? find_corpus(model.state.text, model.training.tokens, cat(program, " eval RUN TEXT --validation"))
+                    : load_corpus(paths, model.training.tokens);
   const std::string name = corpus.text.name;
   const Dataset data(std::move(corpus.text), model.tokenizer, model.training.val_fraction, model.config.context);
   expect_same_text(model.state.text, data, name);

@@ -214,7 +214,8 @@ int resume(const Flags& flags, Log& log) {
   if (changed != before) model = with_training(std::move(model), changed);
   const TrainConfig& config = model.training;
 
-  Corpus corpus = flags.arguments().empty() ? find_corpus(model.state.text, config.tokens)
+  const std::string give_again = cat(program, " train --resume ", shell_quoted(folder.path()), " TEXT");
+  Corpus corpus = flags.arguments().empty() ? find_corpus(model.state.text, config.tokens, give_again)
                                             : load_corpus(flags.arguments(), config.tokens);
   report_text(corpus, log);
   const std::string text_name = corpus.text.name;
