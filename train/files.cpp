@@ -81,6 +81,13 @@ Descriptor::~Descriptor() {
 
 int Descriptor::release() { return std::exchange(fd_, -1); }
 
+bool is_file_at(const Descriptor& file, const std::string& path) {
+  struct stat held {
+  }, named{};
+  return ::fstat(file.get(), &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
+}
+
 int64_t usable_memory() {
   static const int64_t usable = [] {
     const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
@@ -151,13 +158,6 @@ DirectoryLock::DirectoryLock(const std::string& folder) : path_(folder + "/.lock
              "one that another process trains in", "wait until it ends, or choose another folder");
   TRIL_CHECK(errno == ENOSYS || errno == ENOTSUP || errno == ENOLCK || errno == EINVAL, printable(folder),
              "a folder that can be locked", reason(errno));
-}
-
-bool DirectoryLock::in_place() const {
-  struct stat held {
-  }, named{};
-  return ::fstat(file_.get(), &held) == 0 && ::lstat(path_.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
-         held.st_ino == named.st_ino;
 }
 
 void occupy_standard_descriptors() {

@@ -27,6 +27,9 @@ class Descriptor {
   int fd_;
 };
 
+// Whether an open file is still the one of this name. While it is open, no other can have its number.
+[[nodiscard]] bool is_file_at(const Descriptor& file, const std::string& path);
+
 // The machine's memory in bytes: what no file may be larger than that is to be held whole.
 [[nodiscard]] int64_t usable_memory();
 
@@ -115,7 +118,7 @@ class DirectoryLock {
   // False where the file system knows no locks; the user should hear of it once.
   [[nodiscard]] bool held() const { return held_; }
   // Whether the file that is held is still the one at its path.
-  [[nodiscard]] bool in_place() const;
+  [[nodiscard]] bool in_place() const { return is_file_at(file_, path_); }
 
  private:
   std::string path_;

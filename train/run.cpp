@@ -1,5 +1,7 @@
 #include "train/run.h"
 
+#include <fcntl.h>
+
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -48,10 +50,16 @@ Run::Run(const Parts& parts, Options options)
 void Run::begin() {
   save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
   store_config();
-  saved_step_ = 0;
+  remember_save();
   report_.event("start", cat("\"version\":\"", TRIL_VERSION, "\",\"parameters\":", parts_.model.params->count(),
                              ",\"threads\":", parts_.context.threads(),
                              ",\"config\":", config_to_json(parts_.model.training, true)));
+}
+
+// Of the checkpoint just saved, or resumed from. It is kept open to tell it from any that another process puts there.
+void Run::remember_save() {
+  saved_step_ = trainer_.steps_done();
+  checkpoint_ = Descriptor(::open(parts_.folder.file(kLastFile).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
 }
 
 void Run::store_config() {
@@ -60,14 +68,15 @@ void Run::store_config() {
 
 void Run::resume(bool changed) {
   load_optimizer(parts_.folder.path(), parts_.model, trainer_.optimizer());
-  saved_step_ = trainer_.steps_done();
+  remember_save();
   remove_other_states(parts_.folder.path(), saved_step_);  // of a process that was killed while it saved
   report_.forget_after(saved_step_, !evaluation_is_missing());
   changed_ = changed;
   if (!changed) attempt("the configuration", [&] { store_config(); });
   failure_.clear();  // of models, which is what counts at the run's end
   const std::string best = parts_.folder.file(kModelFile);
-  if (parts_.data.val_size() > 0 && std::filesystem::exists(best)) recall_best(best);
+  std::error_code unknown;
+  if (std::filesystem::exists(std::filesystem::symlink_status(best, unknown))) recall_best(best);
   report_.event("resume", cat("\"step\":", saved_step_, ",\"threads\":", parts_.context.threads(),
                               ",\"config\":", config_to_json(parts_.model.training, true)));
 }
@@ -106,13 +115,20 @@ void Run::recall_best(const std::string& path) {
 bool Run::restore_folder() {
   std::error_code unknown;
   const bool same = parts_.folder.in_place(), none = !std::filesystem::exists(parts_.folder.path(), unknown);
+  const std::string last = parts_.folder.file(kLastFile);
+  const bool emptied = same && checkpoint_.get() >= 0 && !std::filesystem::exists(last, unknown);
   in_the_way_.clear();
   try {
     parts_.folder.hold();
+    const bool other = same && checkpoint_.get() >= 0 && std::filesystem::is_regular_file(last, unknown) &&
+                       !is_file_at(checkpoint_, last);
+    TRIL_CHECK(!other, printable(last), "the checkpoint that this run saved", "another", "move it away");
   } catch (const Error& error) { in_the_way_ = error.what(); }
-  if (same || !in_the_way_.empty()) return false;
+  if ((same && !emptied) || !in_the_way_.empty()) return false;
   parts_.log.warn(cat(printable(parts_.folder.path()), ": expected the run's folder, got ",
-                      none ? "none; it is made anew" : "another; the run goes on in it"));
+                      emptied ? "one without its checkpoint; all is saved anew"
+                      : none  ? "none; it is made anew"
+                              : "another; the run goes on in it"));
   report_.reopen();
   parts_.model.state.best_loss = ModelState::kUnknown;  // that model is gone
   const std::string failure = failure_;
@@ -146,7 +162,7 @@ void Run::save_last() {
   parts_.model.state.step = trainer_.steps_done();
   if (anew) keep_if_best();
   if (attempt("the checkpoint", [&] { save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer()); }))
-    saved_step_ = trainer_.steps_done();
+    remember_save();
 }
 
 // Whether it was, and is stored. Without a validation part, the newest model stands for the best.
@@ -267,13 +283,14 @@ void Run::save_what_is_learned() noexcept {
     expect_finite(*parts_.model.params);
     parts_.model.state.loss = ModelState::kUnknown;  // its evaluation is made up for
     parts_.model.state.step = trainer_.steps_done();
-    parts_.folder.hold();
+    (void)restore_folder();
+    if (!in_the_way_.empty()) return;
     try {
       save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
     } catch (const WriteError& error) {
       if (!error.committed()) throw;
     }
-    saved_step_ = trainer_.steps_done();
+    remember_save();
     if (parts_.data.val_size() == 0) keep_if_best();
   } catch (const std::exception&) {}  // what ended the run is told, and which step is saved
 }
@@ -284,7 +301,7 @@ bool Run::train() {
     done = go_on();
     parts_.log.clear_live();
     keep_changes();
-    if (saved_step_ != trainer_.steps_done()) {
+    if (saved_step_ != trainer_.steps_done() || !is_file_at(checkpoint_, parts_.folder.file(kLastFile))) {
       failure_.clear();
       save_last();
       if (parts_.data.val_size() == 0) keep_if_best();

@@ -44,6 +44,7 @@ class Run {
   [[nodiscard]] bool evaluation_is_due() const;
   [[nodiscard]] bool evaluation_is_missing() const;
   [[nodiscard]] bool evaluate_and_save();
+  void remember_save();
   void store_config();
   void choose_threads(double step_seconds);
   void keep_changes();
@@ -60,7 +61,8 @@ class Run {
   Trainer trainer_;
   std::optional<ThreadChoice> thread_choice_;  // where the number is to be found
   Report report_;
-  int64_t saved_step_ = -1;  // that last.safetensors holds
+  int64_t saved_step_ = -1;  // that last.safetensors holds,
+  Descriptor checkpoint_;    // which is this file
   bool changed_ = false;     // since then, by flags
   std::string failure_;      // of the latest attempt to save; empty: it worked
   std::string in_the_way_;   // why nothing can be saved in the folder's place; empty: nothing is

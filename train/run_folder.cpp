@@ -80,7 +80,8 @@ std::string make_run_folder(const std::string& name) {
   fail("runs", cat("a free name like runs/", name), cat(kMost, " taken ones"), "choose another with --out");
 }
 
-bool RunFolder::in_place() const { return identity(path_) == std::pair(device_, inode_); }
+// On some network file systems a folder's number changes while nobody looks, but not that of an open file.
+bool RunFolder::in_place() const { return lock_.in_place() || identity(path_) == std::pair(device_, inode_); }
 
 void RunFolder::hold() {
   const bool same = in_place();

@@ -456,6 +456,7 @@ TEST_CASE("tril: help on a command, and what is written beside flags") {
   CHECK_THAT(shell.train("--no-bias=false --steps 1 --out biased").out, contains("biased"));
   CHECK_THAT(shell.run("tril info biased").out, contains("bias            true"));
   check_usage_error(shell.train("--no-bias=garbage"), "--no-bias: expected true or false, got 'garbage'");
+  check_usage_error(shell.train("--out="), "--out: expected a run's folder, got an empty name");
   check_usage_error(shell.run("tril info --help=maybe"), "--help: expected true or false, got 'maybe'");
   check_usage_error(shell.run("tril sample r --prompt --length 20"),
                     "--prompt: expected a value, got the flag --length; write --prompt=--length if that is the value");

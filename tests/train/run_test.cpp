@@ -125,6 +125,51 @@ TEST_CASE("run: with its folder moved away and another made at whatever moment, 
   }
 }
 
+TEST_CASE("run: what another process has saved in its folder is left alone") {
+  const TempFolder straight;
+  REQUIRE(train_in(straight.path(), never));
+  const std::string theirs = contents_of(straight / kLastFile);
+  int64_t looks = 0;
+  (void)train_in(TempFolder().path(), [&] { return ++looks < 0; });
+  for (int64_t moment = 1; moment <= looks; ++moment) {
+    INFO("written at look " << moment << " of " << looks);
+    const TempFolder folder;
+    int64_t left = moment;
+    const std::string error = error_of([&] {
+      (void)train_in(folder.path(), [&] {
+        if (--left == 0) write_file_atomically(folder / kLastFile, theirs);
+        return false;
+      });
+    });
+    CHECK_THAT(error, contains("expected the checkpoint that this run saved, got another; move it away"));
+    CHECK((contents_of(folder / kLastFile) == theirs));
+  }
+}
+
+TEST_CASE("run: with its folder emptied at whatever moment, all is there in the end") {
+  int64_t looks = 0;
+  (void)train_in(TempFolder().path(), [&] { return ++looks < 0; });
+  for (int64_t moment = 1; moment <= looks; ++moment)
+    for (const bool stops : {false, true}) {
+      INFO("emptied at look " << moment << " of " << looks << (stops ? ", and stopped" : ""));
+      const TempFolder folder;
+      int64_t left = moment;
+      const bool done = train_in(folder.path(), [&] {
+        if (--left == 0)
+          for (const std::string& name : folder.names()) std::filesystem::remove(folder / name);
+        return stops && left <= 0;
+      });
+      CHECK(done != stops);
+      const int64_t step = load_checkpoint(folder.path()).state.step;
+      for (const std::string& name :
+           {std::string(kModelFile), optimizer_file(step), std::string(kConfigFile), std::string(kLogFile)}) {
+        INFO(name);
+        CHECK(std::filesystem::exists(folder / name));
+      }
+      if (stops) CHECK(train_in(folder.path(), never));
+    }
+}
+
 TEST_CASE("run: saves that may not survive a power failure count") {
   const TempFolder straight, folder;
   REQUIRE(train_in(straight.path(), never));

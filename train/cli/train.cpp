@@ -176,6 +176,7 @@ int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, bool q
 }
 
 int start(const Flags& flags, Log& log) {
+  if (flags.given("out") && flags.text("out").empty()) fail_usage("--out", "a run's folder", "an empty name");
   const TrainConfig config = new_config(flags);
   Corpus corpus = load_corpus(flags.arguments(), config.tokens);
   report_text(corpus, log);
