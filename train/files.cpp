@@ -82,8 +82,8 @@ Descriptor::~Descriptor() {
 int Descriptor::release() { return std::exchange(fd_, -1); }
 
 bool is_file_at(const Descriptor& file, const std::string& path) {
-  struct stat held {
-  }, named{};
+  struct stat held {};
+  struct stat named {};
   return ::fstat(file.get(), &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
          held.st_ino == named.st_ino;
 }

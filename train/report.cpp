@@ -23,7 +23,15 @@ using namespace std::chrono_literals;
 void cut_torn_line(int fd) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
   off_t whole = size;
-  for (char last = 0; whole > 0 && ::pread(fd, &last, 1, whole - 1) == 1 && last != '\n';) --whole;
+  char block[1 << 16];
+  while (whole > 0) {
+    const off_t begin = std::max<off_t>(whole - off_t{sizeof block}, 0);
+    const ssize_t got = ::pread(fd, block, static_cast<size_t>(whole - begin), begin);
+    if (got != whole - begin) return;
+    const size_t end = std::string_view(block, static_cast<size_t>(got)).rfind('\n');
+    whole = end == std::string_view::npos ? begin : begin + static_cast<off_t>(end) + 1;
+    if (end != std::string_view::npos) break;
+  }
   if (whole < size) static_cast<void>(::ftruncate(fd, whole));  // where that fails, writing will, too
 }
 

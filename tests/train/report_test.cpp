@@ -106,10 +106,12 @@ TEST_CASE("report: lines go behind what is there, and a torn one goes") {
   folder.put("whole", "a\n");
   folder.put("torn", "a\nb");
   folder.put("all torn", "b");
-  for (const char* name : {"whole", "torn", "new", "all torn"}) LineFile(folder / name, log).append("c");
+  folder.put("long", "a\n" + std::string(200'000, 'b'));
+  for (const char* name : {"whole", "torn", "new", "all torn", "long"}) LineFile(folder / name, log).append("c");
   CHECK(contents_of(folder / "whole") == "a\nc\n");
   CHECK(contents_of(folder / "torn") == "a\nc\n");
   CHECK(contents_of(folder / "all torn") == "c\n");
+  CHECK(contents_of(folder / "long") == "a\nc\n");
   CHECK(contents_of(folder / "new") == "c\n");
 }
 
