@@ -44,6 +44,8 @@ struct Targets {
 };
 
 // S is what memory holds, T what is computed with.
+using attention_rows::Norm;
+
 template <class S>
 class Attention {
   using T = Compute<S>;
@@ -66,7 +68,7 @@ class Attention {
         padded_(attention_rows::pad(keys_)),
         mask_stride_((keys_ + kRandomBlock - 1) / kRandomBlock * kRandomBlock) {}
 
-  void forward(S* o, T* lse) const {
+  void forward(S* o, const Norm<T>& norm) const {
     // Keys are laid out once a task, so a task is a whole head where there are enough of them, else every so many-th
     // of its blocks.
     const int64_t heads = batch_ * attrs_.heads, enough = 4 * context_.threads();
@@ -75,22 +77,26 @@ class Attention {
     parallel_tasks(context_.threads(), heads * parts, [&](int64_t task, int thread) {
       const int64_t index = task / parts, first = task % parts;
       Scratch scratch(context_.scratch(thread));
+      const bool finite = !attrs_.causal || all_finite(in_.v + keys_at(index), row_, seen_keys(index));
       if constexpr (!kInPlace)
-        if (AttentionTiles::work()) return forward_on_tiles(scratch, index, first, parts, o, lse);
-      const Work work(scratch, *this, false);
+        if (finite && AttentionTiles::work()) return forward_on_tiles(scratch, index, first, parts, o, norm);
+      const Work work(scratch, *this, false, finite);
       transpose(in_.k + keys_at(index), work, work.key_panels);
       attention_rows::pack(in_.v + keys_at(index), row_, keys_, head_, work.packed);
       for (int64_t block = first; block < blocks(); block += parts)
-        forward_block(index, block * kQueries, work, o, lse);
+        forward_block(index, block * kQueries, work, o, norm);
     });
   }
 
-  void backward(const S* o, const T* lse, const S* d_o, const Targets<S>& targets) const {
+  void backward(const S* o, const Norm<T>& norm, const S* d_o, const Targets<S>& targets) const {
     parallel_tasks(context_.threads(), batch_ * attrs_.heads, [&](int64_t index, int thread) {
       Scratch scratch(context_.scratch(thread));
+      const bool finite = !attrs_.causal || (all_finite(in_.k + keys_at(index), row_, seen_keys(index)) &&
+                                             all_finite(in_.q + queries_at(index, 0), row_, queries_) &&
+                                             all_finite(d_o + outputs_at(index, 0), width_, queries_));
       if constexpr (!kInPlace)
-        if (AttentionTiles::work()) return backward_on_tiles(scratch, index, o, lse, d_o, targets);
-      const Work work(scratch, *this, true);
+        if (finite && AttentionTiles::work()) return backward_on_tiles(scratch, index, o, norm, d_o, targets);
+      const Work work(scratch, *this, true, finite);
       transpose(in_.k + keys_at(index), work, work.key_panels);
       transpose(in_.v + keys_at(index), work, work.value_panels);
       attention_rows::pack(in_.k + keys_at(index), row_, keys_, head_, work.packed);
@@ -98,7 +104,7 @@ class Attention {
       // others.
       bool written = false;
       for (int64_t block = blocks() - 1; block >= 0; --block)
-        written |= backward_block(index, block * kQueries, work, o, lse, d_o, targets, written);
+        written |= backward_block(index, block * kQueries, work, o, norm, d_o, targets, written);
       finish_keys(index, work.dkeys, head_, targets.k, targets.add_k);
       finish_keys(index, work.dvalues, head_, targets.v, targets.add_v);
     });
@@ -115,11 +121,13 @@ class Attention {
   struct Work {
     T *key_panels, *scores, *factors, *packed, *value_panels = nullptr, *dscores = nullptr;
     T *wide_keys = nullptr, *wide[3] = {}, *dkeys = nullptr, *dvalues = nullptr;
-    Work(Scratch& scratch, const Attention& a, bool backward)
+    bool finite;  // all that a weight of 0 may meet
+    Work(Scratch& scratch, const Attention& a, bool backward, bool all_finite)
         : key_panels(scratch.get<T>(a.head_ * a.padded_)),
           scores(scratch.get<T>(kQueries * a.padded_)),
           factors(scratch.get<T>(a.mask_stride_)),
-          packed(scratch.get<T>(a.head_ * a.keys_)) {
+          packed(scratch.get<T>(a.head_ * a.keys_)),
+          finite(all_finite) {
       if (backward) {
         value_panels = scratch.get<T>(a.head_ * a.padded_);
         dscores = scratch.get<T>(kQueries * a.padded_);
@@ -164,6 +172,15 @@ class Attention {
     for (int64_t i = 0; i < count; ++i) std::fill_n(to + i * stride, head_, S(0));
   }
 
+  [[nodiscard]] bool all_finite(const S* x, int64_t stride, int64_t rows) const {
+    return attention_rows::all_finite(x, stride, rows, head_);
+  }
+  // What is kept of a block's rows.
+  [[nodiscard]] Norm<T> norm_of(const Norm<T>& all, int64_t index, int64_t first) const {
+    const int64_t row = index * queries_ + first;
+    return {all.shifts + row, all.shares + row};
+  }
+
   [[nodiscard]] attention_rows::Block block_of(int64_t index, int64_t first) const {
     const int64_t sample = index / attrs_.heads, count = std::min(kQueries, queries_ - first);
     attention_rows::Block block{.first = first,
@@ -188,21 +205,19 @@ class Attention {
                   out + column, block.stride);
   }
 
-  void forward_block(int64_t index, int64_t first, const Work& work, S* o, T* lse) const {
+  void forward_block(int64_t index, int64_t first, const Work& work, S* o, const Norm<T>& norm) const {
     const attention_rows::Block block = block_of(index, first);
     const int64_t width = block.seen(block.count - 1);
     S* const out = o + outputs_at(index, first);
     const Rows q = read(in_.q + queries_at(index, first), row_, block.count, work.wide[0]);
     multiply_by_panels(block, static_cast<T>(attrs_.scale), q, work.key_panels, work.scores);
-    attention_rows::weights(work.scores, block, work.factors, lse + index * queries_ + first);
+    attention_rows::weights(work.scores, block, work.factors, norm_of(norm, index, first));
     if (width == 0) {
       clear(block.count, out, width_);
     } else if constexpr (kInPlace) {
-      tile_matmul(false, block.count, head_, width, T{1}, work.scores, block.stride, work.packed, head_, T{0}, out,
-                  width_);
+      mix(block, work, T{1}, work.scores, false, out, width_);
     } else {
-      tile_matmul(false, block.count, head_, width, T{1}, work.scores, block.stride, work.packed, head_, T{0},
-                  work.wide[1], head_);
+      mix(block, work, T{1}, work.scores, false, work.wide[1], head_);
       write(work.wide[1], head_, block.count, out, width_, false);
     }
   }
@@ -220,7 +235,7 @@ class Attention {
     if (!add) clear(keys_ - seen, target + keys_at(index) + seen * row_, row_);
   }
 
-  void forward_on_tiles(Scratch& scratch, int64_t index, int64_t begin, int64_t step, S* o, T* lse) const {
+  void forward_on_tiles(Scratch& scratch, int64_t index, int64_t begin, int64_t step, S* o, const Norm<T>& norm) const {
     AttentionTiles tiles(scratch, head_, keys_, false);
     T *const scores = scratch.get<T>(kQueries * padded_), *const factors = scratch.get<T>(mask_stride_),
              *const mixed = scratch.get<T>(kQueries * tiles.head_columns());
@@ -230,7 +245,7 @@ class Attention {
       S* const out = o + outputs_at(index, first);
       tiles.by_keys(in_.q + queries_at(index, first), row_, block.count, block.padded, static_cast<T>(attrs_.scale),
                     scores, padded_);
-      attention_rows::weights(scores, block, factors, lse + index * queries_ + first);
+      attention_rows::weights(scores, block, factors, norm_of(norm, index, first));
       if (block.padded == 0) {
         clear(block.count, out, width_);
         continue;
@@ -241,7 +256,7 @@ class Attention {
     }
   }
 
-  void backward_on_tiles(Scratch& scratch, int64_t index, const S* all_o, const T* lse, const S* all_d_o,
+  void backward_on_tiles(Scratch& scratch, int64_t index, const S* all_o, const Norm<T>& norm, const S* all_d_o,
                          const Targets<S>& targets) const {
     AttentionTiles tiles(scratch, head_, keys_, true);
     const int64_t columns = tiles.head_columns();
@@ -263,7 +278,7 @@ class Attention {
       tiles.by_values(d_o, width_, block.count, block.padded, dscores, padded_);
       const Rows o = read(all_o + outputs_at(index, first), width_, block.count, wide_o),
                  d = read(d_o, width_, block.count, wide_d_o);
-      attention_rows::gradients(scores, dscores, block, factors, lse + index * queries_ + first, o.data, d.data, head_,
+      attention_rows::gradients(scores, dscores, block, factors, norm_of(norm, index, first), o.data, d.data, head_,
                                 head_);
       tiles.take_weights(scores, padded_, block.count, block.padded, T{1});
       tiles.spread(d_o, width_, written, dvalues);
@@ -278,8 +293,8 @@ class Attention {
   }
 
   // Returns whether the keys' and values' gradients were written.
-  bool backward_block(int64_t index, int64_t first, const Work& work, const S* all_o, const T* lse, const S* all_d_o,
-                      const Targets<S>& targets, bool written) const {
+  bool backward_block(int64_t index, int64_t first, const Work& work, const S* all_o, const Norm<T>& norm,
+                      const S* all_d_o, const Targets<S>& targets, bool written) const {
     const attention_rows::Block block = block_of(index, first);
     const int64_t width = block.seen(block.count - 1);
     const T scale = static_cast<T>(attrs_.scale);
@@ -293,34 +308,46 @@ class Attention {
     const Rows d_o = read(all_d_o + outputs_at(index, first), width_, block.count, work.wide[2]);
     multiply_by_panels(block, scale, q, work.key_panels, work.scores);
     multiply_by_panels(block, T{1}, d_o, work.value_panels, work.dscores);
-    attention_rows::gradients(work.scores, work.dscores, block, work.factors, lse + index * queries_ + first, o.data,
+    attention_rows::gradients(work.scores, work.dscores, block, work.factors, norm_of(norm, index, first), o.data,
                               d_o.data, d_o.stride, head_);
     if constexpr (kInPlace) {
-      if (dq != nullptr)
-        tile_matmul(false, block.count, head_, width, scale, work.dscores, block.stride, work.packed, head_,
-                    targets.add_q ? T{1} : T{0}, dq, row_);
-      add_to_keys(block, scale, work.dscores, q, targets.k == nullptr ? nullptr : targets.k + keys_at(index), row_,
-                  targets.add_k || written);
-      add_to_keys(block, T{1}, work.scores, d_o, targets.v == nullptr ? nullptr : targets.v + keys_at(index), row_,
-                  targets.add_v || written);
+      if (dq != nullptr) mix(block, work, scale, work.dscores, targets.add_q, dq, row_);
+      spread(block, work, scale, work.dscores, q, targets.k == nullptr ? nullptr : targets.k + keys_at(index), row_,
+             targets.add_k || written);
+      spread(block, work, T{1}, work.scores, d_o, targets.v == nullptr ? nullptr : targets.v + keys_at(index), row_,
+             targets.add_v || written);
     } else {
       if (dq != nullptr) {
-        tile_matmul(false, block.count, head_, width, scale, work.dscores, block.stride, work.packed, head_, T{0},
-                    work.wide[1], head_);
+        mix(block, work, scale, work.dscores, false, work.wide[1], head_);
         write(work.wide[1], head_, block.count, dq, row_, targets.add_q);
       }
-      add_to_keys(block, scale, work.dscores, q, targets.k == nullptr ? nullptr : work.dkeys, head_, written);
-      add_to_keys(block, T{1}, work.scores, d_o, targets.v == nullptr ? nullptr : work.dvalues, head_, written);
+      spread(block, work, scale, work.dscores, q, targets.k == nullptr ? nullptr : work.dkeys, head_, written);
+      spread(block, work, T{1}, work.scores, d_o, targets.v == nullptr ? nullptr : work.dvalues, head_, written);
     }
     return true;
   }
 
-  // target (keys, head) = [target +] factor · weightsᵀ · rows
-  void add_to_keys(const attention_rows::Block& block, T factor, const T* weights, const Rows& rows, T* target,
-                   int64_t stride, bool add) const {
-    if (target != nullptr)
-      tile_matmul(true, block.seen(block.count - 1), head_, block.count, factor, weights, block.stride, rows.data,
-                  rows.stride, add ? T{1} : T{0}, target, stride);
+  // out (count, head) = [out +] factor · weights · packed (keys, head). What a query may not see has the weight 0,
+  // which takes away all that is finite; NaN and infinity must be left out, row by row.
+  void mix(const attention_rows::Block& block, const Work& work, T factor, const T* weights, bool add, T* out,
+           int64_t stride) const {
+    const int64_t step = work.finite ? block.count : 1;
+    for (int64_t i = 0; i < block.count; i += step)
+      tile_matmul(false, step, head_, block.seen(i + step - 1), factor, weights + i * block.stride, block.stride,
+                  work.packed, head_, add ? T{1} : T{0}, out + i * stride, stride);
+  }
+
+  // target (keys, head) = [target +] factor · weightsᵀ · rows; likewise, key by key.
+  void spread(const attention_rows::Block& block, const Work& work, T factor, const T* weights, const Rows& rows,
+              T* target, int64_t stride, bool add) const {
+    if (target == nullptr) return;
+    const int64_t seen = block.seen(block.count - 1), step = work.finite ? seen : 1;
+    int64_t first = 0;  // the first query that sees the key
+    for (int64_t j = 0; j < seen; j += step) {
+      while (!work.finite && block.seen(first) <= j) ++first;
+      tile_matmul(true, step, head_, block.count - first, factor, weights + first * block.stride + j, block.stride,
+                  rows.data + first * rows.stride, rows.stride, add ? T{1} : T{0}, target + j * stride, stride);
+    }
   }
 
   Context& context_;

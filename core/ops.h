@@ -3,6 +3,14 @@
 // one type; ids are i32. For mixed precision, the elementwise functions of one operand, linear, attention and
 // cross_entropy take bf16 too, and what they save and sum is f32. Every function throws tril::Error, naming the op,
 // what was expected and what was found.
+//
+// Numbers at the edges. Subnormal ones (f32 and bf16 under 2^-126, f64 under 2^-1022) count as 0, as operands and as
+// results. Else results are IEEE's, with the limits at infinity: gelu(-inf) is 0. A gradient is right wherever it can
+// be held, though a part of its formula cannot. NaN and infinity go where the formula takes them, forward and backward,
+// as in PyTorch, so a finite 0 times infinity is NaN; but relu, max and masks choose, and what is not chosen gives 0
+// and has no influence, whatever it holds. Of the NaNs among numbers max chooses NaN, and relu' lets the gradient of a
+// NaN pass. (PyTorch's attention lets NaN through its masks, in some of its kernels: here a token's future never
+// reaches it.)
 #pragma once
 
 #include <initializer_list>
@@ -107,7 +115,7 @@ struct CrossEntropyOptions {
 // wide. q (B, Tq, C), k (B, Tk, C), v (B, Tk, C) -> (B, Tq, C); for self-attention also packed, qkv (B, T, 3C). causal:
 // query i sees keys j <= i only (the lower triangle, also where Tq and Tk differ). lengths (B), i32: of sample b only
 // the first lengths[b] keys are seen. A query that may see nothing gives 0, with gradient 0. Backward recomputes the
-// weights from the log-sum-exp of each row, the only thing saved.
+// weights from each row's maximum and sum, the only things saved.
 struct AttentionOptions {
   int64_t heads = 1;
   bool causal = false;

@@ -28,6 +28,11 @@ void flush_denormals() {
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040, kBoth = kFlushToZero | kDenormalsAreZero;
   const unsigned mode = _mm_getcsr();
   if ((mode & kBoth) != kBoth) _mm_setcsr(mode | kBoth);
+#elif defined(__aarch64__)
+  constexpr uint64_t kFlush = uint64_t{1} << 24;  // FZ: operands and results
+  uint64_t mode = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(mode));
+  if ((mode & kFlush) == 0) asm volatile("msr fpcr, %0" : : "r"(mode | kFlush));
 #endif
 }
 

@@ -16,7 +16,7 @@ namespace tril {
 [[nodiscard]] bool split_gemm_pays(const MatmulShape& shape);
 
 // As matmul in core/gemm.h, within the same error bounds; only where it works. The same bits at any number of threads.
-// Where operands are infinite, NaN or too large for bfloat16, the blocks concerned are left to oneDNN. Parts
+// Where operands are infinite, NaN, or 2^50 and more, the blocks concerned are left to oneDNN. Parts
 // of an operand below 2^-126 count as 0, as all denormals do, so numbers under about 2^-110 keep fewer than 24 bits.
 void split_gemm(Context& context, const MatmulShape& shape, const float* a, const float* b, float* c,
                 const float* bias);

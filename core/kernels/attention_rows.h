@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "core/kernels/dropout.h"
 #include "core/kernels/math.h"
@@ -43,20 +45,26 @@ TRIL_INLINE void hide(T* row, int64_t seen, int64_t padded, T value) {
   }
 }
 
-// Scores become weights: e^(s - top) over its sum, times the dropout factors if there are any; a row that sees nothing
-// gets zeros. lse (count) gets each row's log-sum-exp.
+// What backward makes a row's weights from again, e^(s - shift) · share. Not their log-sum-exp: shift - log share loses
+// the logarithm's digits where scores are large.
 template <class T>
-TRIL_CLONES void weights(T* scores, const Block& block, T* factors, T* lse) {
+struct Norm {
+  T *shifts, *shares;  // of the block's first row on
+};
+
+// Scores become weights: e^(s - top) over its sum, times the dropout factors if there are any; a row that sees nothing
+// gets zeros. What each row took off its scores and divided them by is kept in `norm`.
+template <class T>
+TRIL_CLONES void weights(T* scores, const Block& block, T* factors, const Norm<T>& norm) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
-  T totals[kMostRows];
   for (int64_t i = 0; i < block.count; ++i) {
     T* const row = scores + i * block.stride;
     hide(row, block.seen(i), block.padded, kHidden);
     const T top = rows::max(row, block.padded), shift = top == kHidden ? T{0} : top;
     for (int64_t j = 0; j < block.padded; ++j) row[j] = math::exp_of_difference(row[j] - shift);
-    totals[i] = rows::sum(row, block.padded);
-    lse[i] = shift;
-    const T share = totals[i] == T{0} ? T{0} : T{1} / totals[i];
+    const T total = rows::sum(row, block.padded), share = total == T{0} ? T{0} : T{1} / total;
+    norm.shifts[i] = shift;
+    norm.shares[i] = share;
     if (block.mask.active()) {
       dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
       for (int64_t j = 0; j < block.padded; ++j) row[j] *= share * factors[j];
@@ -64,35 +72,48 @@ TRIL_CLONES void weights(T* scores, const Block& block, T* factors, T* lse) {
       for (int64_t j = 0; j < block.padded; ++j) row[j] *= share;
     }
   }
-  for (int64_t i = 0; i < block.count; ++i) lse[i] += math::log(totals[i]);
 }
 
-// scores -> dropped weights P', and dP' -> dS = P (dP - delta), where P is made again from the log-sum-exp, and delta
-// is the sum over the head of dO O. Rows of o and d_o are `row` apart.
+// scores -> dropped weights P', and dP' -> dS = P (dP - delta), where P is made again from the norm, and delta is the
+// sum over the head of dO O. Rows of o and d_o are `row` apart. What is hidden becomes 0 last, whatever it was.
 template <class T>
-TRIL_CLONES void gradients(T* scores, T* dweights, const Block& block, T* factors, const T* lse, const T* o,
+TRIL_CLONES void gradients(T* scores, T* dweights, const Block& block, T* factors, const Norm<T>& norm, const T* o,
                            const T* d_o, int64_t row_o, int64_t head) {
   for (int64_t i = 0; i < block.count; ++i) {
     T *const s = scores + i * block.stride, *const d = dweights + i * block.stride;
-    hide(s, block.seen(i), block.padded, -std::numeric_limits<T>::infinity());
-    hide(d, block.seen(i), block.padded, T{0});
     const T delta = rows::dot(o + i * row_o, d_o + i * row_o, head);
-    const T shift = lse[i] == -std::numeric_limits<T>::infinity() ? T{0} : lse[i];
+    const T shift = norm.shifts[i], share = norm.shares[i];
     if (block.mask.active()) {
       dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
       for (int64_t j = 0; j < block.padded; ++j) {
-        const T p = math::exp_of_difference(s[j] - shift);
+        const T p = math::exp_of_difference(s[j] - shift) * share;
         s[j] = p * factors[j];
         d[j] = p * (d[j] * factors[j] - delta);
       }
     } else {
       for (int64_t j = 0; j < block.padded; ++j) {
-        const T p = math::exp_of_difference(s[j] - shift);
+        const T p = math::exp_of_difference(s[j] - shift) * share;
         s[j] = p;
         d[j] = p * (d[j] - delta);
       }
     }
+    hide(s, block.seen(i), block.padded, T{0});
+    hide(d, block.seen(i), block.padded, T{0});
   }
+}
+
+// Whether all of x (rows, head), its rows `stride` apart, is finite.
+template <class S>
+TRIL_CLONES bool all_finite(const S* x, int64_t stride, int64_t rows, int64_t head) {
+  using Bits = std::conditional_t<sizeof(S) == 8, uint64_t, std::conditional_t<sizeof(S) == 4, uint32_t, uint16_t>>;
+  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(S) - 1));
+  const Bits infinity = std::bit_cast<Bits>(S(std::numeric_limits<Compute<S>>::infinity()));
+  Bits largest = 0;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t d = 0; d < head; ++d)
+      largest =
+          std::max(largest, static_cast<Bits>(std::bit_cast<Bits>(x[i * stride + d]) & static_cast<Bits>(~kSign)));
+  return largest < infinity;
 }
 
 // x (rows, head), its rows `stride` apart, as panels of kPanel rows, each transposed: (head, kPanel). The last one is

@@ -1,6 +1,7 @@
-// exp, tanh, sigmoid and GELU, written so that loops over them vectorise: no branch, no call. The
-// f32 forms are polynomials fitted for this file (relative error against f64 noted at each); the f64 forms are the
-// standard library's.
+// exp, log, tanh, sigmoid, SiLU and GELU with their derivatives, written so that loops over them vectorise: no branch,
+// no call. The f32 forms are polynomials fitted for this file (relative error against f64 noted at each); the f64 forms
+// rest on the standard library's. Infinities get the limits, NaN stays NaN, and subnormal numbers count as 0, which the
+// standard library does not know: its f64 forms are told so here.
 #pragma once
 
 #include <bit>
@@ -13,7 +14,13 @@
 
 namespace tril::math {
 
-TRIL_INLINE double exp(double x) { return std::exp(x); }
+// x, or the bound it lies beyond; NaN stays.
+template <class T>
+TRIL_INLINE T clamp(T x, T bound) {
+  return x < -bound ? -bound : (x > bound ? bound : x);
+}
+
+TRIL_INLINE double exp(double x) { return x < -708.3964185322641 ? 0.0 : std::exp(x); }
 
 // e^r for |r| <= ln 2 / 2.
 TRIL_INLINE float exp_polynomial(float r) {
@@ -53,8 +60,10 @@ TRIL_INLINE float exp_of_difference(float x) {
 }
 
 // log x = n log 2 + log m, m in [1/sqrt 2, sqrt 2), by the series of 2 artanh s with s = (m - 1) / (m + 1); 1.2e-7 of
-// the larger of 1 and the result. For x of 0 and above; under 2^-126 it is -inf.
-TRIL_INLINE double log(double x) { return std::log(x); }
+// the larger of 1 and the result. Of 0 it is -inf, of what lies below NaN.
+TRIL_INLINE double log(double x) {
+  return std::fabs(x) < std::numeric_limits<double>::min() ? -std::numeric_limits<double>::infinity() : std::log(x);
+}
 TRIL_INLINE float log(float x) {
   constexpr uint32_t kHalfRoot = 0x3f3504f3u;  // 1 / sqrt 2
   const uint32_t bits = std::bit_cast<uint32_t>(x), above = bits - kHalfRoot;
@@ -64,7 +73,9 @@ TRIL_INLINE float log(float x) {
   const float series = (u * (1.0f / 7.0f) + 1.0f / 5.0f) * u + 1.0f / 3.0f;
   const float result = n * std::numbers::ln2_v<float> + 2.0f * (s + s * u * series);
   const float positive = x <= std::numeric_limits<float>::max() ? result : x;  // infinity and NaN stay
-  return x < std::numeric_limits<float>::min() ? -std::numeric_limits<float>::infinity() : positive;
+  const float negative = x > -std::numeric_limits<float>::min() ? -std::numeric_limits<float>::infinity()
+                                                                : std::numeric_limits<float>::quiet_NaN();
+  return x < std::numeric_limits<float>::min() ? negative : positive;
 }
 
 template <class T>
@@ -87,20 +98,65 @@ TRIL_INLINE float tanh(float x) {
   return square < 0.5f ? x * p : (x < 0.0f ? -far : far);
 }
 
+// x times a gate that vanishes towards -inf, so that the product does too.
+template <class T>
+TRIL_INLINE T gated(T x, T gate) {
+  return (x < std::numeric_limits<T>::lowest() ? std::numeric_limits<T>::lowest() : x) * gate;
+}
+
+// sigmoid(x) and its derivative s (1 - s), which loses nothing where s is close to 1.
+template <class T>
+struct Logistic {
+  T value, slope;
+};
+template <class T>
+TRIL_INLINE Logistic<T> logistic(T x) {
+  const T e = exp(x < T{0} ? x : -x), r = T{1} / (T{1} + e);
+  return {x < T{0} ? e * r : r, e * r * r};
+}
+
+// x sigmoid(x), and s + x s (1 - s). Beyond 800 all gates have reached 0 or 1.
+template <class T>
+TRIL_INLINE T silu(T x) {
+  return gated(x, sigmoid(x));
+}
+template <class T>
+TRIL_INLINE T silu_slope(T x) {
+  const T clamped = clamp(x, T{800});
+  const Logistic<T> s = logistic(clamped);
+  return s.value + clamped * s.slope;
+}
+
+// x/2 (1 + tanh u) = x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3); derivative s + x s (1 - s) 2u'. Beyond 30
+// the gate has reached 0 or 1.
+inline constexpr double kGeluTwice = 1.5957691216057308, kGeluCubic = 0.044715;  // 2 sqrt(2/pi)
+template <class T>
+TRIL_INLINE T gelu_tanh(T x) {
+  const T clamped = clamp(x, T{30});
+  return gated(x, sigmoid(T(kGeluTwice) * clamped * (T{1} + T(kGeluCubic) * clamped * clamped)));
+}
+template <class T>
+TRIL_INLINE T gelu_tanh_slope(T x) {
+  const T clamped = clamp(x, T{30}), cubic = T(kGeluCubic) * clamped * clamped, twice = T(kGeluTwice) * clamped;
+  const Logistic<T> s = logistic(twice * (T{1} + cubic));
+  return s.value + s.slope * twice * (T{1} + T{3} * cubic);
+}
+
 // The exact GELU x Phi(x), Phi the standard normal distribution, and its derivative Phi(x) + x phi(x).
-TRIL_INLINE double gelu_erf(double x) { return x * 0.5 * std::erfc(-x * (std::numbers::sqrt2 * 0.5)); }
+TRIL_INLINE double normal_distribution(double x) { return 0.5 * std::erfc(-x * (std::numbers::sqrt2 * 0.5)); }
+TRIL_INLINE double gelu_erf(double x) { return gated(x, normal_distribution(x)); }
 TRIL_INLINE double gelu_erf_slope(double x) {
-  const double density = std::exp(-0.5 * x * x) * (std::numbers::inv_sqrtpi * std::numbers::sqrt2 * 0.5);
-  return 0.5 * std::erfc(-x * (std::numbers::sqrt2 * 0.5)) + x * density;
+  const double clamped = clamp(x, 40.0);
+  const double density = exp(-0.5 * clamped * clamped) * (std::numbers::inv_sqrtpi * std::numbers::sqrt2 * 0.5);
+  return normal_distribution(clamped) + clamped * density;
 }
 
 // Both are 1/2 and an odd function of x, fitted as x P(x²) / Q(x²) up to |x| = 5.5, where they have reached 0 or 1:
-// 2e-7 and 5e-7, absolute.
-inline constexpr float kGeluEnd = 5.5f;
-TRIL_INLINE float gelu_clamp(float x) { return x < -kGeluEnd ? -kGeluEnd : (x > kGeluEnd ? kGeluEnd : x); }
+// 2e-7 and 5e-7, absolute. The slope has then some 1e-7 to go, and reaches its limits a little further on.
+inline constexpr float kGeluEnd = 5.5f, kGeluSlopeEnd = 5.56f;
 
 TRIL_INLINE float gelu_erf(float x) {
-  const float clamped = gelu_clamp(x), u = clamped * clamped;
+  const float clamped = clamp(x, kGeluEnd), u = clamped * clamped;
   float p = 2.274934907e-08f;
   p = p * u + 6.352115179e-06f;
   p = p * u + 1.688259654e-04f;
@@ -118,7 +174,7 @@ TRIL_INLINE float gelu_erf(float x) {
 }
 
 TRIL_INLINE float gelu_erf_slope(float x) {
-  const float clamped = gelu_clamp(x), u = clamped * clamped;
+  const float clamped = clamp(x, kGeluEnd), u = clamped * clamped;
   float p = 1.908720719e-07f;
   p = p * u + 3.580319026e-05f;
   p = p * u + 2.059325925e-05f;
@@ -131,7 +187,8 @@ TRIL_INLINE float gelu_erf_slope(float x) {
   q = q * u + 4.098851979e-02f;
   q = q * u + 2.945587337e-01f;
   q = q * u + 1.0f;
-  return 0.5f + clamped * p / q;
+  const float slope = 0.5f + clamped * p / q;
+  return x < -kGeluSlopeEnd ? 0.0f : (x > kGeluSlopeEnd ? 1.0f : slope);
 }
 
 }  // namespace tril::math

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/dtype.h"
@@ -11,16 +12,39 @@
 
 namespace tril::norm_rows {
 
+// The mean of term(i) over a row, by its distances from the first: that of equal numbers is exact, and a large number
+// that all have in common costs no digits.
+template <class T, class Term>
+TRIL_INLINE T mean_of(int64_t n, const Term& term) {
+  const T first = term(0, rows::AsNumber{});
+  return first +
+         rows::sum_of<T>(
+             n, [ first, &term ](int64_t i, auto at) __attribute__((always_inline)) { return term(i, at) - first; }) /
+             static_cast<T>(n);
+}
+
+// The same where squares leave the range: of numbers made smaller, beside which epsilon is nothing.
+template <class T>
+TRIL_INLINE std::pair<T, T> statistics_of_large(const T* x, int64_t n) {
+  constexpr T kSmaller = sizeof(T) == 4 ? T(0x1p-100) : T(0x1p-600);
+  T mean = 0, squares = 0;
+  for (int64_t i = 0; i < n; ++i) mean += x[i] * kSmaller / static_cast<T>(n);
+  for (int64_t i = 0; i < n; ++i) squares += (x[i] * kSmaller - mean) * (x[i] * kSmaller - mean);
+  return {mean / kSmaller, kSmaller / std::sqrt(squares / static_cast<T>(n))};
+}
+
 // Two passes: the variance is taken about the mean, never as a difference of squares. Returns (mean, 1 / sqrt(variance
 // + epsilon)).
 template <class T>
 TRIL_INLINE std::pair<T, T> statistics(const T* x, int64_t n, T epsilon) {
-  const T mean = rows::sum(x, n) / static_cast<T>(n);
+  const T mean = mean_of<T>(
+      n, [x](int64_t i, auto at) __attribute__((always_inline)) { return at(x + i) + T{0}; });
   const T squares = rows::sum_of<T>(
       n, [ x, mean ](int64_t i, auto at) __attribute__((always_inline)) {
         const auto centred = at(x + i) - mean;
         return centred * centred;
       });
+  if (!(squares <= std::numeric_limits<T>::max())) return statistics_of_large(x, n);
   return {mean, T{1} / std::sqrt(squares / static_cast<T>(n) + epsilon)};
 }
 
@@ -45,11 +69,12 @@ TRIL_INLINE void normalise(const T* x, T mean, T r, const T* weight, const T* bi
 template <class T>
 TRIL_INLINE void gradient(const T* x, T mean, T r, const T* weight, const T* dy, const T* add, T* dx, T* dweight,
                           T* dbias, int64_t n) {
-  const T sum_g = rows::dot(dy, weight, n);
-  const T sum_gx = rows::sum_of<T>(
-      n, [ x, mean, dy, weight ](int64_t i, auto at)
-             __attribute__((always_inline)) { return at(dy + i) * at(weight + i) * (at(x + i) - mean); });
-  const T mean_g = sum_g / static_cast<T>(n), mean_gh = sum_gx * r / static_cast<T>(n);
+  const T mean_g = mean_of<T>(
+      n, [ dy, weight ](int64_t i, auto at) __attribute__((always_inline)) { return at(dy + i) * at(weight + i); });
+  const T sum_gh = rows::sum_of<T>(
+      n, [ x, mean, r, dy, weight ](int64_t i, auto at)
+             __attribute__((always_inline)) { return at(dy + i) * at(weight + i) * ((at(x + i) - mean) * r); });
+  const T mean_gh = sum_gh / static_cast<T>(n);
   if (add != nullptr) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) dx[i] = add[i] + r * (dy[i] * weight[i] - mean_g - (x[i] - mean) * r * mean_gh);

@@ -17,6 +17,10 @@ inline constexpr int64_t kStep = 32;                  // inner numbers of a step
 inline constexpr int64_t kPlaneSize = kSide * kStep;  // bfloat16 numbers
 inline constexpr int64_t kStepSize = 3 * kPlaneSize;
 
+// 2^50, as bits. Products of numbers below it, and sums of millions of them, stay far from the end of f32, beyond which
+// the parts of an infinite product would make NaN of one another.
+inline constexpr int kTooLarge = (127 + 50) << 23;
+
 [[nodiscard]] constexpr int64_t steps(int64_t inner) { return (inner + kStep - 1) / kStep; }
 [[nodiscard]] constexpr int64_t panels(int64_t side) { return (side + kSide - 1) / kSide; }
 
@@ -69,7 +73,7 @@ TRIL_AVX512_INLINE bool pack_step(const float* x, int64_t row_length, int64_t si
   }
 #pragma GCC unroll 16
   for (int64_t i = 0; i < 16; ++i) split_pairs(low[i], high[i], out + i * kStep);
-  return _mm512_cmpge_epu32_mask(largest, _mm512_set1_epi32(0x7f7f8000)) == 0;
+  return _mm512_cmpge_epu32_mask(largest, _mm512_set1_epi32(kTooLarge)) == 0;
 }
 
 template <bool kOfB>

@@ -9,6 +9,7 @@ namespace {
 
 using attention_heads::Attention;
 using attention_heads::AttentionAttrs;
+using attention_heads::Norm;
 using attention_heads::Operands;
 using attention_heads::Targets;
 
@@ -40,7 +41,8 @@ struct AttentionOp {
     TRIL_CHECK(std::isfinite(attrs.scale), op.name(), "a finite scale", cat(attrs.scale));
     if (attrs.lengths) infer_lengths(op, operands, q[0], attrs.packed ? q[1] : op.shape(1)[1]);
     op.output(q.with(2, width), op.in(0).dtype);
-    op.save({q[0], attrs.heads, q[1]}, compute_dtype(op.in(0).dtype));  // the log-sum-exp of each row of scores
+    for (int i = 0; i < 2; ++i)  // of each row of scores: what was taken off, and 1 / the sum of exponentials
+      op.save({q[0], attrs.heads, q[1]}, compute_dtype(op.in(0).dtype));
     op.backward_reads_output(0);
     op.flops(4.0 * static_cast<double>(width * q[0]) * pairs(q[1], attrs.packed ? q[1] : op.shape(1)[1], attrs.causal));
   }
@@ -48,7 +50,7 @@ struct AttentionOp {
   static void forward(const Forward& op, const Attrs& attrs) {
     dispatch_with_bf16(op.name(), op.in(0).dtype, [&](auto type) {
       using S = decltype(type);
-      attention_of<S>(op, attrs, op).forward(op.out(0).ptr<S>(), op.saved(0).ptr<Compute<S>>());
+      attention_of<S>(op, attrs, op).forward(op.out(0).ptr<S>(), norm_of<S>(op));
     });
   }
 
@@ -63,8 +65,7 @@ struct AttentionOp {
         targets.k += width;
         targets.v += 2 * width;
       }
-      attention_of<S>(op, attrs, op)
-          .backward(op.out(0).ptr<S>(), op.saved(0).ptr<Compute<S>>(), op.dout(0).ptr<S>(), targets);
+      attention_of<S>(op, attrs, op).backward(op.out(0).ptr<S>(), norm_of<S>(op), op.dout(0).ptr<S>(), targets);
     });
   }
 
@@ -76,6 +77,11 @@ struct AttentionOp {
     const int64_t both = std::min(queries, keys);
     const int64_t count = causal ? both * (both + 1) / 2 + (queries - both) * keys : queries * keys;
     return static_cast<double>(count);
+  }
+
+  template <class S>
+  static Norm<Compute<S>> norm_of(const Forward& op) {
+    return {op.saved(0).ptr<Compute<S>>(), op.saved(1).ptr<Compute<S>>()};
   }
 
   template <class S, class Op>

@@ -1,6 +1,7 @@
 // Ops of two operands with NumPy's broadcasting: axes are aligned from the end, and an axis of 1 (or a missing one) is
-// repeated. F gives value(a, b) and the derivatives by_a(a, b), by_b(a, b). The gradient of a repeated operand is
-// summed over its repetitions. https://numpy.org/doc/stable/user/basics.broadcasting.html
+// repeated. F gives value(a, b), and gradient_a(dy, a, b) and gradient_b(dy, a, b), dy
+// times a derivative. The gradient of a repeated operand is summed over its repetitions.
+// https://numpy.org/doc/stable/user/basics.broadcasting.html
 #pragma once
 
 #include <algorithm>
@@ -86,14 +87,14 @@ TRIL_CLONES void values(const T* a, int64_t step_a, const T* b, int64_t step_b, 
   }
 }
 
-// dy times the derivative by the first operand (or the second, where by_b), into a row of its own.
+// The gradient of the first operand (or the second, where by_b), into a row of its own.
 template <class F, class T>
-TRIL_CLONES void slopes(const T* a, int64_t step_a, const T* b, int64_t step_b, const T* dy, T* row, int64_t n,
-                        bool by_b) {
+TRIL_CLONES void gradients(const T* a, int64_t step_a, const T* b, int64_t step_b, const T* dy, T* row, int64_t n,
+                           bool by_b) {
   if (by_b) {
-    for (int64_t i = 0; i < n; ++i) row[i] = dy[i] * F::by_b(a[i * step_a], b[i * step_b]);
+    for (int64_t i = 0; i < n; ++i) row[i] = F::gradient_b(dy[i], a[i * step_a], b[i * step_b]);
   } else {
-    for (int64_t i = 0; i < n; ++i) row[i] = dy[i] * F::by_a(a[i * step_a], b[i * step_b]);
+    for (int64_t i = 0; i < n; ++i) row[i] = F::gradient_a(dy[i], a[i * step_a], b[i * step_b]);
   }
 }
 
@@ -167,8 +168,8 @@ struct BroadcastOp {
   // Calls body(row of dy times the derivative, its place in the operand, n) for [begin, end) of the output, a tile at a
   // time.
   template <class T, class Body>
-  static void for_slopes(const Backward& op, const BroadcastPlan& plan, int operand, int64_t begin, int64_t end,
-                         Body&& body) {
+  static void for_gradients(const Backward& op, const BroadcastPlan& plan, int operand, int64_t begin, int64_t end,
+                            Body&& body) {
     const T* const dy = op.dout(0).ptr<T>();
     const T *const a = F::kReadsOperands ? op.in(0).ptr<T>() : dy, *const b =
                                                                        F::kReadsOperands ? op.in(1).ptr<T>() : dy;
@@ -178,10 +179,10 @@ struct BroadcastOp {
         const int64_t part = std::min(kTile, n - j);
         const int64_t first_a = at_a + j * plan.step_a(), first_b = at_b + j * plan.step_b();
         if constexpr (F::kReadsOperands) {
-          broadcast::slopes<F, T>(a + first_a, plan.step_a(), b + first_b, plan.step_b(), dy + at + j, row, part,
-                                  operand == 1);
+          broadcast::gradients<F, T>(a + first_a, plan.step_a(), b + first_b, plan.step_b(), dy + at + j, row, part,
+                                     operand == 1);
         } else {
-          broadcast::slopes<F, T>(dy, 0, dy, 0, dy + at + j, row, part, operand == 1);
+          broadcast::gradients<F, T>(dy, 0, dy, 0, dy + at + j, row, part, operand == 1);
         }
         body(row, operand == 0 ? first_a : first_b, part);
       }
@@ -192,7 +193,7 @@ struct BroadcastOp {
   static void write_gradient(const Backward& op, const BroadcastPlan& plan, int operand) {
     T* const dx = op.din(operand).ptr<T>();
     parallel_for(op.threads(), op.dout(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
-      for_slopes<T>(op, plan, operand, begin, end, [&](const T* row, int64_t at, int64_t n) {
+      for_gradients<T>(op, plan, operand, begin, end, [&](const T* row, int64_t at, int64_t n) {
         broadcast::store(row, dx + at, n, op.din(operand).accumulate);
       });
     });
@@ -209,11 +210,11 @@ struct BroadcastOp {
     std::fill(sums, sums + count, 0.0);
     parallel_for(step == 0 ? 1 : op.threads(), plan.row(), 64, [&](int64_t begin, int64_t end, int) {
       for (int64_t r = 0; r < outer; ++r)
-        for_slopes<T>(op, plan, operand, r * plan.row() + begin, r * plan.row() + end,
-                      [&](const T* row, int64_t at, int64_t n) {
-                        if (step != 0) return broadcast::add_to_sums(row, sums + at, n);
-                        for (int64_t i = 0; i < n; ++i) sums[at] += static_cast<double>(row[i]);
-                      });
+        for_gradients<T>(op, plan, operand, r * plan.row() + begin, r * plan.row() + end,
+                         [&](const T* row, int64_t at, int64_t n) {
+                           if (step != 0) return broadcast::add_to_sums(row, sums + at, n);
+                           for (int64_t i = 0; i < n; ++i) sums[at] += static_cast<double>(row[i]);
+                         });
     });
     for (int64_t i = 0; i < count; ++i)
       dx[i] = op.din(operand).accumulate ? dx[i] + static_cast<T>(sums[i]) : static_cast<T>(sums[i]);

@@ -8,24 +8,31 @@
 namespace tril {
 namespace {
 
+// What makes a row's softmax: e^(x - shift) over its sum. The two are kept apart: shift + log(total) would lose the
+// logarithm where the logits are large.
+template <class T>
+struct Row {
+  T shift, total;
+};
+
 template <class S, class T>
-TRIL_CLONES T log_sum_exp(const S* x, T* wide, T* work, int64_t n) {
+TRIL_CLONES Row<T> softmax_of(const S* x, T* wide, T* work, int64_t n) {
   const T* const row = widened(x, wide, n);
-  const T top = rows::max(row, n);
-  return top + std::log(exp_row(row, work, n, top));
+  const T shift = shift_of(rows::max(row, n));
+  return {shift, exp_row(row, work, n, shift)};
 }
 
 // (softmax - one-hot) times the factor. In bf16 the target's place is made first in full precision.
 template <class S, class T>
-TRIL_CLONES void gradient_row(const S* x, int32_t target, T lse, T factor, S* dx, int64_t n, bool accumulate) {
-  const T before = accumulate ? static_cast<T>(dx[target]) : T{0};
-  const T at_target = before + factor * math::exp_of_difference(static_cast<T>(x[target]) - lse) - factor;
+TRIL_CLONES void gradient_row(const S* x, int32_t target, Row<T> row, T factor, S* dx, int64_t n, bool accumulate) {
+  const T before = accumulate ? static_cast<T>(dx[target]) : T{0}, share = factor / row.total;
+  const T at_target = before + (share * math::exp_of_difference(static_cast<T>(x[target]) - row.shift) - factor);
   if (accumulate) {
     for (int64_t i = 0; i < n; ++i)
-      dx[i] = static_cast<S>(static_cast<T>(dx[i]) + factor * math::exp_of_difference(static_cast<T>(x[i]) - lse));
+      dx[i] = static_cast<S>(static_cast<T>(dx[i]) + share * math::exp_of_difference(static_cast<T>(x[i]) - row.shift));
   } else {
     for (int64_t i = 0; i < n; ++i)
-      dx[i] = static_cast<S>(factor * math::exp_of_difference(static_cast<T>(x[i]) - lse));
+      dx[i] = static_cast<S>(share * math::exp_of_difference(static_cast<T>(x[i]) - row.shift));
   }
   dx[target] = static_cast<S>(at_target);
 }
@@ -50,7 +57,8 @@ struct CrossEntropy {
                  cat("targets from 0 to ", logits[-1] - 1, " or the ignored ", attrs.ignore_index),
                  cat(target[i], " at place ", i));
     op.output({}, compute_dtype(op.in(0).dtype));
-    op.save(expected, compute_dtype(op.in(0).dtype));  // the log-sum-exp of each row
+    op.save(expected, compute_dtype(op.in(0).dtype));  // each row's shift
+    op.save(expected, compute_dtype(op.in(0).dtype));  // and total
     op.backward_reads_input(0);
     op.backward_reads_input(1);
     op.no_gradient(1);
@@ -63,16 +71,18 @@ struct CrossEntropy {
       using S = decltype(type);
       using T = Compute<S>;
       const S* const x = op.in(0).ptr<S>();
-      T* const lse = op.saved(0).ptr<T>();
+      T *const shifts = op.saved(0).ptr<T>(), *const totals = op.saved(1).ptr<T>();
       double partial[kReductionChunks] = {};
       for_row_chunks(op.context(), rows, [&](int64_t begin, int64_t end, int64_t chunk, int thread) {
         Scratch scratch(op.context().scratch(thread));
         T *const work = scratch.get<T>(classes), *const wide = scratch.get<T>(classes);
         for (int64_t r = begin; r < end; ++r) {
           const S* const row = x + r * classes;
-          lse[r] = log_sum_exp(row, wide, work, classes);
+          const auto [shift, total] = softmax_of(row, wide, work, classes);
+          shifts[r] = shift;
+          totals[r] = total;
           if (target[r] != attrs.ignore_index)
-            partial[chunk] += static_cast<double>(lse[r] - static_cast<T>(row[target[r]]));
+            partial[chunk] += static_cast<double>(std::log(total) - (static_cast<T>(row[target[r]]) - shift));
         }
       });
       double loss = 0;
@@ -88,21 +98,21 @@ struct CrossEntropy {
       using S = decltype(type);
       using T = Compute<S>;
       const S* const x = op.in(0).ptr<S>();
-      const T* const lse = op.saved(0).ptr<T>();
+      const T *const shifts = op.saved(0).ptr<T>(), *const totals = op.saved(1).ptr<T>();
       S* const dx = op.din(0).ptr<S>();
       const bool accumulate = op.din(0).accumulate;
       const T factor = static_cast<T>(static_cast<double>(*op.dout(0).ptr<T>()) * weight(attrs, target, rows));
-      parallel_for(op.threads(), rows, std::max<int64_t>(1, kElementGrain / classes),
-                   [&](int64_t begin, int64_t end, int) {
-                     for (int64_t r = begin; r < end; ++r) {
-                       S* const row = dx + r * classes;
-                       if (target[r] == attrs.ignore_index) {
-                         if (!accumulate) std::fill(row, row + classes, S(0));
-                         continue;
-                       }
-                       gradient_row(x + r * classes, target[r], lse[r], factor, row, classes, accumulate);
-                     }
-                   });
+      parallel_for(
+          op.threads(), rows, std::max<int64_t>(1, kElementGrain / classes), [&](int64_t begin, int64_t end, int) {
+            for (int64_t r = begin; r < end; ++r) {
+              S* const row = dx + r * classes;
+              if (target[r] == attrs.ignore_index) {
+                if (!accumulate) std::fill(row, row + classes, S(0));
+                continue;
+              }
+              gradient_row(x + r * classes, target[r], Row<T>{shifts[r], totals[r]}, factor, row, classes, accumulate);
+            }
+          });
     });
   }
 

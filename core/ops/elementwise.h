@@ -1,5 +1,6 @@
-// Ops that are a function of one number, applied to every element. F gives value(x, attrs) and slope(x, y, attrs), the
-// derivative at x, where y is the value; kReads tells which of the two slope needs.
+// Ops that are a function of one number, applied to every element. F gives value(x, attrs) and gradient(dy, v, attrs),
+// dy times the derivative, where v is x or y = value(x), whichever kReads says that it needs. The derivative is no
+// function of its own, since it may leave the range where the product does not.
 #pragma once
 
 #include "core/kernels/convert.h"
@@ -22,12 +23,12 @@ TRIL_CLONES void values(const S* x, Compute<S>* y, int64_t n, typename F::Attrs 
 template <class F, class S>
 TRIL_CLONES void gradients(const S* x_or_y, const S* dy, Compute<S>* dx, int64_t n, typename F::Attrs attrs) {
   using T = Compute<S>;
-  for (int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(dy[i]) * F::slope(static_cast<T>(x_or_y[i]), attrs);
+  for (int64_t i = 0; i < n; ++i) dx[i] = F::gradient(static_cast<T>(dy[i]), static_cast<T>(x_or_y[i]), attrs);
 }
 
 }  // namespace elementwise
 
-enum class SlopeReads : uint8_t { nothing, input, output };
+enum class GradientReads : uint8_t { nothing, input, output };
 
 template <class F>
 struct ElementwiseOp {
@@ -36,8 +37,8 @@ struct ElementwiseOp {
   static void infer(Infer& op, const Attrs&) {
     op.expect_floating_or_bf16(0, "x");
     op.output(op.shape(0), op.in(0).dtype);
-    if (F::kReads == SlopeReads::input) op.backward_reads_input(0);
-    if (F::kReads == SlopeReads::output) op.backward_reads_output(0);
+    if (F::kReads == GradientReads::input) op.backward_reads_input(0);
+    if (F::kReads == GradientReads::output) op.backward_reads_output(0);
   }
 
   static void forward(const Forward& op, const Attrs& attrs) {
@@ -58,8 +59,8 @@ struct ElementwiseOp {
       using T = decltype(type);
       const T* const dy = op.dout(0).ptr<T>();
       const T* read = dy;
-      if (F::kReads == SlopeReads::input) read = op.in(0).ptr<T>();
-      if (F::kReads == SlopeReads::output) read = op.out(0).ptr<T>();
+      if (F::kReads == GradientReads::input) read = op.in(0).ptr<T>();
+      if (F::kReads == GradientReads::output) read = op.out(0).ptr<T>();
       T* const dx = op.din(0).ptr<T>();
       parallel_for(op.threads(), op.shape(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
         fill(dx + begin, end - begin, op.din(0).accumulate, [&](int64_t from, int64_t to, Compute<T>* out) {

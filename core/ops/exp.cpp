@@ -7,14 +7,14 @@ namespace {
 
 struct ExpFunction {
   using Attrs = NoAttrs;
-  static constexpr SlopeReads kReads = SlopeReads::output;
+  static constexpr GradientReads kReads = GradientReads::output;
   template <class T>
   TRIL_INLINE static T value(T x, Attrs) {
     return math::exp(x);
   }
   template <class T>
-  TRIL_INLINE static T slope(T y, Attrs) {
-    return y;
+  TRIL_INLINE static T gradient(T dy, T y, Attrs) {
+    return dy * y;
   }
 };
 

@@ -5,37 +5,29 @@
 namespace tril {
 namespace {
 
-// x Phi(x); derivative Phi(x) + x phi(x).
 struct GeluErf {
   using Attrs = NoAttrs;
-  static constexpr SlopeReads kReads = SlopeReads::input;
+  static constexpr GradientReads kReads = GradientReads::input;
   template <class T>
   TRIL_INLINE static T value(T x, Attrs) {
     return math::gelu_erf(x);
   }
   template <class T>
-  TRIL_INLINE static T slope(T x, Attrs) {
-    return math::gelu_erf_slope(x);
+  TRIL_INLINE static T gradient(T dy, T x, Attrs) {
+    return dy * math::gelu_erf_slope(x);
   }
 };
 
-// x/2 (1 + tanh u) = x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3); derivative s + x s (1 - s) 2u'.
 struct GeluTanh {
   using Attrs = NoAttrs;
-  static constexpr SlopeReads kReads = SlopeReads::input;
-  static constexpr double kTwice = 1.5957691216057308, kCubic = 0.044715;  // 2 sqrt(2/pi)
-  template <class T>
-  TRIL_INLINE static T gate(T x) {
-    return math::sigmoid(T(kTwice) * x * (T{1} + T(kCubic) * x * x));
-  }
+  static constexpr GradientReads kReads = GradientReads::input;
   template <class T>
   TRIL_INLINE static T value(T x, Attrs) {
-    return x * gate(x);
+    return math::gelu_tanh(x);
   }
   template <class T>
-  TRIL_INLINE static T slope(T x, Attrs) {
-    const T s = gate(x);
-    return s + x * s * (T{1} - s) * T(kTwice) * (T{1} + T(3 * kCubic) * x * x);
+  TRIL_INLINE static T gradient(T dy, T x, Attrs) {
+    return dy * math::gelu_tanh_slope(x);
   }
 };
 

@@ -7,14 +7,14 @@ namespace {
 
 struct LogFunction {
   using Attrs = NoAttrs;
-  static constexpr SlopeReads kReads = SlopeReads::input;
+  static constexpr GradientReads kReads = GradientReads::input;
   template <class T>
   TRIL_INLINE static T value(T x, Attrs) {
-    return std::log(x);
+    return math::log(x);
   }
   template <class T>
-  TRIL_INLINE static T slope(T x, Attrs) {
-    return T{1} / x;
+  TRIL_INLINE static T gradient(T dy, T x, Attrs) {
+    return dy / x;
   }
 };
 

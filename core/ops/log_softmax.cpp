@@ -6,11 +6,12 @@
 namespace tril {
 namespace {
 
+// (x - top) - log Σ e^(x - top), in this order: top + log Σ would lose the logarithm where top is large.
 template <class T>
 TRIL_CLONES void log_softmax_row(const T* x, T* y, int64_t n) {
-  const T top = rows::max(x, n), total = exp_row(x, y, n, top);
-  const T shift = total == T{0} ? T{0} : top + std::log(total);
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] - shift;
+  const T top = rows::max(x, n), shift = shift_of(top), total = exp_row(x, y, n, shift);
+  const T log_total = total == T{0} ? T{0} : std::log(total);
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] - shift - log_total;
 }
 
 // dx = dy - e^y sum(dy)

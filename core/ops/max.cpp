@@ -29,7 +29,7 @@ struct Max {
     });
   }
 
-  // The elements that tie share the gradient; they are counted in f64, which holds any count.
+  // The elements that tie, be it for NaN, share the gradient; they are counted in f64, which holds any count.
   static void backward(const Backward& op, const Attrs& attrs) {
     const ReducePlan plan(op.shape(0), attrs);
     dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
@@ -39,9 +39,10 @@ struct Max {
       Scratch scratch(op.context().scratch());
       double* const ties = scratch.get<double>(plan.results());
       std::fill(ties, ties + plan.results(), 0.0);
-      for_elements(plan, [&](int64_t at, int64_t result) { ties[result] += x[at] == y[result] ? 1.0 : 0.0; });
+      for_elements(plan, [&](int64_t at, int64_t result) { ties[result] += ties_with(x[at], y[result]) ? 1.0 : 0.0; });
       for_elements(plan, [&](int64_t at, int64_t result) {
-        const T value = x[at] == y[result] ? static_cast<T>(static_cast<double>(dy[result]) / ties[result]) : T{0};
+        const T value =
+            ties_with(x[at], y[result]) ? static_cast<T>(static_cast<double>(dy[result]) / ties[result]) : T{0};
         dx[at] = op.din(0).accumulate ? dx[at] + value : value;
       });
     });
@@ -57,6 +58,11 @@ struct Max {
   }
 
  private:
+  template <class T>
+  static bool ties_with(T x, T top) {
+    return x == top || (x != x && top != top);
+  }
+
   template <class Body>
   static void for_elements(const ReducePlan& plan, Body&& body) {
     plan.for_runs([&](int64_t at, int64_t result) {

@@ -11,12 +11,12 @@ struct MulFunction {
     return a * b;
   }
   template <class T>
-  TRIL_INLINE static T by_a([[maybe_unused]] T a, [[maybe_unused]] T b) {
-    return b;
+  TRIL_INLINE static T gradient_a(T dy, T, T b) {
+    return dy * b;
   }
   template <class T>
-  TRIL_INLINE static T by_b([[maybe_unused]] T a, [[maybe_unused]] T b) {
-    return a;
+  TRIL_INLINE static T gradient_b(T dy, T a, T) {
+    return dy * a;
   }
 };
 

@@ -7,14 +7,14 @@ namespace {
 
 struct ReluFunction {
   using Attrs = NoAttrs;
-  static constexpr SlopeReads kReads = SlopeReads::input;
+  static constexpr GradientReads kReads = GradientReads::input;
   template <class T>
   TRIL_INLINE static T value(T x, Attrs) {
     return x < T{0} ? T{0} : x;
   }
   template <class T>
-  TRIL_INLINE static T slope(T x, Attrs) {
-    return x > T{0} ? T{1} : T{0};
+  TRIL_INLINE static T gradient(T dy, T x, Attrs) {
+    return x <= T{0} ? T{0} : dy;
   }
 };
 

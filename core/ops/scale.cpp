@@ -8,14 +8,14 @@ struct ScaleFunction {
   struct Attrs {
     double factor;
   };
-  static constexpr SlopeReads kReads = SlopeReads::nothing;
+  static constexpr GradientReads kReads = GradientReads::nothing;
   template <class T>
   TRIL_INLINE static T value(T x, Attrs attrs) {
     return x * static_cast<T>(attrs.factor);
   }
   template <class T>
-  TRIL_INLINE static T slope(T, Attrs attrs) {
-    return static_cast<T>(attrs.factor);
+  TRIL_INLINE static T gradient(T dy, T, Attrs attrs) {
+    return dy * static_cast<T>(attrs.factor);
   }
 };
 

@@ -7,14 +7,14 @@ namespace {
 
 struct SiluFunction {
   using Attrs = NoAttrs;
-  static constexpr SlopeReads kReads = SlopeReads::input;
+  static constexpr GradientReads kReads = GradientReads::input;
   template <class T>
   TRIL_INLINE static T value(T x, Attrs) {
-    return x * math::sigmoid(x);
+    return math::silu(x);
   }
   template <class T>
-  TRIL_INLINE static T slope(T x, Attrs) {
-    return math::sigmoid(x) * (T{1} + x * (T{1} - math::sigmoid(x)));
+  TRIL_INLINE static T gradient(T dy, T x, Attrs) {
+    return dy * math::silu_slope(x);
   }
 };
 

@@ -6,7 +6,7 @@ namespace {
 
 template <class T>
 TRIL_CLONES void softmax_row(const T* x, T* y, int64_t n) {
-  const T total = exp_row(x, y, n, rows::max(x, n));
+  const T total = exp_row(x, y, n, shift_of(rows::max(x, n)));
   const T factor = total == T{0} ? T{0} : T{1} / total;
   for (int64_t i = 0; i < n; ++i) y[i] *= factor;
 }

@@ -13,10 +13,16 @@ struct SoftmaxAttrs {
   int64_t axis;
 };
 
-// e^(x - top) into y, and the sum. Where all of x is -inf nothing may be seen: y is 0 and so is the sum.
+// What is taken off each number of a row, so that no exponential overflows: its maximum, or, where all are -inf and
+// nothing may be seen, 0.
 template <class T>
-TRIL_INLINE T exp_row(const T* x, T* y, int64_t n, T top) {
-  const T shift = top == -std::numeric_limits<T>::infinity() ? T{0} : top;
+TRIL_INLINE T shift_of(T top) {
+  return top == -std::numeric_limits<T>::infinity() ? T{0} : top;
+}
+
+// e^(x - shift) into y, and the sum. Where nothing may be seen y is 0 and so is the sum.
+template <class T>
+TRIL_INLINE T exp_row(const T* x, T* y, int64_t n, T shift) {
   for (int64_t i = 0; i < n; ++i) y[i] = math::exp_of_difference(x[i] - shift);
   return rows::sum(y, n);
 }

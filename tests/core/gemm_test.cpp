@@ -213,6 +213,32 @@ TEST_CASE("gemm: in bfloat16 tiles, what bfloat16 cannot hold comes out as in f3
     }
 }
 
+TEST_CASE("gemm: in bfloat16 tiles, products beyond f32 are infinite, and results close to its end are finite") {
+  if (skips_split_gemm()) return;
+  for (const int64_t k : {1, 33, 700})
+    for (const auto& [of_a, of_b] : std::vector<std::pair<float, float>>{
+             {1e21f, 1e21f}, {-1e21f, 1e21f}, {3e19f, -1e19f}, {3.35e38f, 1.0f}, {1.0f, -3.39e38f}, {1e30f, 1e-25f}}) {
+      const MatmulShape shape = shape_of(40, 33, k, 0, {});
+      Operands<float> in(shape);
+      // Terms of one sign, so that no order of adding them matters.
+      const float each = std::fabs(of_a) > 1e37f || std::fabs(of_b) > 1e37f ? 1 / static_cast<float>(k) : 1.0f;
+      for (float& x : in.a) x = of_a * (1.0f - 1e-3f * std::fabs(x)) * each;
+      for (float& x : in.b) x = of_b;
+      const std::vector<float> c = split_product(2, shape, in);
+      INFO(cat(of_a, " times ", of_b, ", inner size ", k));
+      for (int64_t i = 0; i < shape.m; ++i)
+        for (int64_t j = 0; j < shape.n; ++j) {
+          double exact = 0;
+          for (int64_t l = 0; l < k; ++l)
+            exact += static_cast<double>(in.a[static_cast<size_t>(i * shape.lda + l)]) *
+                     static_cast<double>(in.b[static_cast<size_t>(l * shape.ldb + j)]);
+          const float got = c[static_cast<size_t>(i * shape.ldc + j)];
+          if (std::fabs(exact) > 3.41e38) REQUIRE(got == std::copysign(std::numeric_limits<float>::infinity(), exact));
+          if (std::fabs(exact) < 3.40e38) REQUIRE(static_cast<double>(got) == Approx(exact).epsilon(1e-5));
+        }
+    }
+}
+
 namespace {
 
 template <class T>
