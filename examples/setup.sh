@@ -11,6 +11,22 @@ tril_fail() {
   exit 1
 }
 
+# tril_reason LOG: the line of a failed program's log that names why it failed.
+tril_reason() { awk -f "$tril_root/examples/reason.awk" "$1"; }
+
+# tril_why LOG STATUS: the same, or what else can be known of the failure. On a full disk no log is whole, and what
+# CMake concludes from files it could not write misleads.
+tril_why() {
+  local log=$1 status=$2 folder reason
+  for folder in "$(dirname "$log")" "${TMPDIR:-/tmp}"; do
+    if ! head -c 65536 /dev/zero 2>/dev/null >"$folder/tril-room.$$"; then reason="cannot write 64 KiB in $folder: is the disk full?"; fi
+    rm -f "$folder/tril-room.$$"
+  done 2>/dev/null
+  reason=${reason:-$(tril_reason "$log" 2>/dev/null || true)}
+  if [ -z "$reason" ] && [ "$status" -gt 128 ]; then reason="it was stopped by signal $((status - 128))"; fi
+  echo "${reason:-no reason given}"
+}
+
 # Elsewhere than on Debian: what can be seen to be missing, by the command or header that each package brings.
 tril_expect_without_apt() {
   local missing=() wanted
@@ -51,14 +67,14 @@ tril_apt_install() {
   fi
   log=$(mktemp)
   # An update that fails in part may still leave all that is needed, so only the installation decides.
-  if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c '
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c '
       apt-get -qq -o DPkg::Lock::Timeout=120 update
-      exec apt-get -qq -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$@"' sh "$@" >"$log" 2>&1 </dev/null; then
-    local reason
-    reason=$(grep '^E:' "$log" | tail -n 1 || true)
+      exec apt-get -qq -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$@"' sh "$@" >"$log" 2>&1 </dev/null || {
+    local status=$? reason
+    reason=$(tril_why "$log" $status)
     rm -f "$log"
-    tril_fail "apt could not install $* (${reason:-no reason given}); $by_hand"
-  fi
+    tril_fail "apt could not install $* ($reason); $by_hand"
+  }
   rm -f "$log"
 }
 
@@ -89,10 +105,12 @@ tril_build() {
     rm -rf "$folder"
   fi
   tril_say "Building what is not built yet, which takes a few minutes the first time (preset $preset) …"
-  (cd "$tril_root" && cmake --preset "$preset") >"$log" 2>&1 ||
-    tril_fail "CMake cannot configure the build: $(grep -m 1 -A 2 'CMake Error' "$log" | tail -n 1 | sed 's/^ *//') (all of it: $log)"
-  (cd "$tril_root" && cmake --build --preset "$preset" -j "$(nproc 2>/dev/null || echo 2)" "${target[@]}") 2>&1 |
+  # In the C locale, as the reason of a failure is looked for in English.
+  (cd "$tril_root" && LC_ALL=C cmake --preset "$preset") >"$log" 2>&1 ||
+    tril_fail "CMake cannot configure the build: $(tril_why "$log" $?) (all of it: $log)"
+  local jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc 2>/dev/null || echo 2)}
+  (cd "$tril_root" && LC_ALL=C cmake --build --preset "$preset" -j "$jobs" "${target[@]}") 2>&1 |
     tee -a "$log" | tril_show_progress ||
-    tril_fail "the build failed: $(grep -m 1 -E '(error|Error|No space left)[: ]' "$log") (all of it: $log)"
+    tril_fail "the build failed: $(tril_why "$log" $?) (all of it: $log)"
   [ $((SECONDS - begin)) -lt 10 ] || tril_say "Built in $((SECONDS - begin)) s"
 }
