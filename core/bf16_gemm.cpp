@@ -170,7 +170,7 @@ class Bf16Gemm {
     const int64_t middle_row = s_.m / kBlock / 2 * kBlock, middle = steps(s_.k) / 2 * kStep;
     const Range of_rows[] = {{0, middle_row}, {middle_row, s_.m}}, of_inner[] = {{0, middle}, {middle, s_.k}};
     const auto tasks = [&](const Range& range) { return (range.end - range.begin + rows - 1) / rows; };
-    for (const size_t pass : {0, 1})
+    for (const size_t pass : {size_t{0}, size_t{1}})
       parallel_tasks(threads, tasks(of_rows[0]) + tasks(of_rows[1]), [&](int64_t task, int thread) {
         Scratch own(context.scratch(thread));
         const int64_t front = tasks(of_rows[pass]);

@@ -40,8 +40,7 @@ TRIL_INLINE void hide(T* row, int64_t seen, int64_t padded, T value) {
   rows::Lanes<T> place = {};
   for (int lane = 0; lane < kLanes; ++lane) place[lane] = static_cast<T>(lane);
   for (int64_t j = seen / kLanes * kLanes; j < padded; j += kLanes) {
-    rows::Lanes<T>& part = rows::lanes(row + j);
-    part = place < static_cast<T>(seen - j) ? part : rows::Lanes<T>{} + value;
+    rows::put_lanes<T>(row + j, place < static_cast<T>(seen - j) ? rows::lanes(row + j) : rows::Lanes<T>{} + value);
   }
 }
 

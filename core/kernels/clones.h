@@ -10,3 +10,10 @@
 #endif
 
 #define TRIL_INLINE [[gnu::always_inline]] inline
+
+// Before a loop whose passes do not depend on each other, which the compiler cannot see.
+#if defined(__clang__)
+#define TRIL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TRIL_INDEPENDENT _Pragma("GCC ivdep")
+#endif

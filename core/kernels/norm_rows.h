@@ -51,10 +51,10 @@ TRIL_INLINE std::pair<T, T> statistics(const T* x, int64_t n, T epsilon) {
 template <class T, class Out>
 TRIL_INLINE void normalise(const T* x, T mean, T r, const T* weight, const T* bias, Out* y, int64_t n) {
   if (bias != nullptr) {
-#pragma GCC ivdep
+    TRIL_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>((x[i] - mean) * r * weight[i] + bias[i]);
   } else {
-#pragma GCC ivdep
+    TRIL_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>((x[i] - mean) * r * weight[i]);
   }
 }
@@ -76,18 +76,20 @@ TRIL_INLINE void gradient(const T* x, T mean, T r, const T* weight, const T* dy,
              __attribute__((always_inline)) { return at(dy + i) * at(weight + i) * ((at(x + i) - mean) * r); });
   const T mean_gh = sum_gh / static_cast<T>(n);
   if (add != nullptr) {
-#pragma GCC ivdep
+    TRIL_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) dx[i] = add[i] + r * (dy[i] * weight[i] - mean_g - (x[i] - mean) * r * mean_gh);
   } else {
-#pragma GCC ivdep
+    TRIL_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) dx[i] = r * (dy[i] * weight[i] - mean_g - (x[i] - mean) * r * mean_gh);
   }
-  if (dweight != nullptr)
-#pragma GCC ivdep
+  if (dweight != nullptr) {
+    TRIL_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) dweight[i] += dy[i] * ((x[i] - mean) * r);
-  if (dbias != nullptr)
-#pragma GCC ivdep
+  }
+  if (dbias != nullptr) {
+    TRIL_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) dbias[i] += dy[i];
+  }
 }
 
 }  // namespace tril::norm_rows

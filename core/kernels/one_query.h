@@ -66,7 +66,7 @@ TRIL_INLINE void mix_lanes(const float* shares, const W* v, int64_t row, int64_t
   for (; t < tokens; ++t)
     for (int64_t i = 0; i < kVectors; ++i) sums[0][i] += shares[t] * wide(v + t * row + i * kLanes);
   for (int64_t i = 0; i < kVectors; ++i)
-    rows::lanes(out + i * kLanes) = factor * ((sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]));
+    rows::put_lanes<float>(out + i * kLanes, factor * ((sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i])));
 }
 
 // What one query sees of a head: keys and values of so many tokens, `row` apart.

@@ -8,19 +8,25 @@
 
 namespace tril::rows {
 
-// 64 bytes of numbers at any address, as GCC's vector extension has it; on narrower machines the compiler splits it.
+// 64 bytes of numbers, as GCC's vector extension has it; on narrower machines the compiler splits it.
 template <class T>
 using Lanes [[gnu::vector_size(64), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 template <class T>
 inline constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
 
+// Where they lie in memory. Clang forgets what a template's alias says of alignment, but not that a struct is packed.
 template <class T>
-TRIL_INLINE const Lanes<T>& lanes(const T* x) {
-  return *reinterpret_cast<const Lanes<T>*>(x);
+struct [[gnu::packed, gnu::may_alias]] LanesAt {
+  Lanes<T> value;
+};
+
+template <class T>
+TRIL_INLINE Lanes<T> lanes(const T* x) {
+  return reinterpret_cast<const LanesAt<T>*>(x)->value;
 }
 template <class T>
-TRIL_INLINE Lanes<T>& lanes(T* x) {
-  return *reinterpret_cast<Lanes<T>*>(x);
+TRIL_INLINE void put_lanes(T* x, const Lanes<T>& value) {
+  reinterpret_cast<LanesAt<T>*>(x)->value = value;
 }
 
 TRIL_INLINE float add_up(const Lanes<float>& v) {
@@ -54,7 +60,7 @@ TRIL_INLINE double greatest(const Lanes<double>& v) {
 // The sum over i < n of term(i, as_lanes), where term gives a vector of lanes from i on, or a number.
 struct AsLanes {
   template <class T>
-  TRIL_INLINE const Lanes<T>& operator()(const T* x) const {
+  TRIL_INLINE Lanes<T> operator()(const T* x) const {
     return lanes(x);
   }
 };
@@ -97,7 +103,7 @@ TRIL_INLINE T max(const T* x, int64_t n) {
   if (n >= kLanes<T>) {
     Lanes<T> tops = lanes(x);
     for (i = kLanes<T>; i + kLanes<T> <= n; i += kLanes<T>) {
-      const Lanes<T>& next = lanes(x + i);
+      const Lanes<T> next = lanes(x + i);
       tops = next > tops ? next : tops;
     }
     top = greatest(tops);

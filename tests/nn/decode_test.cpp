@@ -150,7 +150,7 @@ TEST_CASE("decode: tokens fed together give what they give one by one", "[decode
       Decoder single(model.store, config, 1, 1, weights), grouped(model.store, config, 1, 1, weights);
       const std::vector<int32_t> tokens = model.random_tokens(config.width > 200 ? 36 : 7 * config.context + 80);
       size_t fed = 0;
-      for (const size_t count : {1, 2, 3, 5, 8, 13, 34, 1, 60}) {
+      for (const size_t count : {1u, 2u, 3u, 5u, 8u, 13u, 34u, 1u, 60u}) {
         if (fed == tokens.size()) break;
         const size_t end = std::min(fed + count, tokens.size());
         std::vector<float> expected;

@@ -164,7 +164,7 @@ TEST_CASE("texts: what cannot be read as text is refused by name") {
 }
 
 TEST_CASE("tokens: every width of vocabulary gives the text back") {
-  for (const size_t size : {1, 2, 255, 256, 257, 300, 65536, 65537, 70000}) {
+  for (const size_t size : {1u, 2u, 255u, 256u, 257u, 300u, 65536u, 65537u, 70000u}) {
     std::string text;
     char32_t c = 0;
     for (size_t i = 0; i < size; ++i, ++c) {
@@ -282,7 +282,7 @@ TEST_CASE("batches: targets are the inputs one further on, all from the training
 
 TEST_CASE("batches: however many samples were drawn, every start was drawn equally often") {
   const Dataset data = dataset_of(26, 0, 16);
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (const uint64_t seed : {1u, 2u, 3u}) {
     std::vector<int> drawn(10, 0);
     for (int64_t sample = 0; sample < 10'000; ++sample) {
       ++drawn.at(static_cast<size_t>(batch_of(data, seed, sample, 1, 16).inputs[0]));
@@ -297,7 +297,7 @@ TEST_CASE("batches: however many samples were drawn, every start was drawn equal
 
 TEST_CASE("batches: a text is seen once as a whole before much of it is seen twice") {
   const Dataset data = dataset_of(240, 0, 4);
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (const uint64_t seed : {1u, 2u, 3u}) {
     const Batch epoch = batch_of(data, seed, 0, 60, 4);
     const std::set<int32_t> seen(epoch.inputs.begin(), epoch.inputs.end());
     CHECK(seen.size() > 195);  // independent draws see 151

@@ -218,7 +218,7 @@ TEST_CASE("sampler: a text cut at the stop text ends before it, however the piec
                         {"é", "caf\xC3\xA8 caf\xC3\xA9", "caf\xC3\xA8 caf", true},
                         {"", "anything", "anything", false}};
   for (const Case& c : cases)
-    for (const size_t size : {1, 2, 3, 100}) {
+    for (const size_t size : {1u, 2u, 3u, 100u}) {
       INFO(c.stop << " in " << c.text << ", pieces of " << size);
       const Cut result = cut(c.stop, c.text, size);
       CHECK(result.text == c.expected);
@@ -260,7 +260,7 @@ TEST_CASE("write_text: of a prompt longer than the context the last part is seen
   Writer writer(Tokenizer::characters_of("abcdefgh", "text"), 8);
   const std::string end = "hgfedcba";
   const std::string expected = writer.write(end, {.length = 30});
-  for (const size_t more : {1, 3, 8, 992}) {
+  for (const size_t more : {1u, 3u, 8u, 992u}) {
     const std::string prompt = std::string(more, 'b') + end;
     CHECK(writer.write(prompt, {.length = 30}) == expected);
     CHECK(writer.write(prompt, {.length = 30, .echo = true}) == prompt + expected);

@@ -188,7 +188,7 @@ TEST_CASE("trainer: a gradient that is not finite stops it, naming the step and 
 }
 
 TEST_CASE("evaluation: equals the mean by hand, whatever is left for the last window") {
-  for (const size_t size : {100, 101, 105, 113, 180, 5000}) {
+  for (const size_t size : {100u, 101u, 105u, 113u, 180u, 5000u}) {
     TrainConfig config = tiny_config();
     config.val_fraction = 0.5;
     Tiny tiny(config, tiny_text(size));
