@@ -1,0 +1,22 @@
+# tril_optimisation(RESULT): the flags that tril adds where the project around it has chosen nothing, neither a build
+# type nor a level. Unoptimised, a step of training takes 29 times as long, so where that was chosen it says so.
+function(tril_optimisation result)
+  set(${result} "" PARENT_SCOPE)
+  get_property(several_types GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+  if(several_types)
+    return()
+  endif()
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  get_directory_property(inherited COMPILE_OPTIONS)
+  list(FILTER inherited INCLUDE REGEX "^-O")
+  set(flags ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}} ${inherited})
+  string(REGEX MATCHALL "[ ;]-O[0-9a-z]*" levels ";${flags}")
+  string(REGEX REPLACE ".*;" "" level "${levels}")
+  if(NOT level AND type STREQUAL "")
+    separate_arguments(release UNIX_COMMAND "${CMAKE_CXX_FLAGS_RELEASE}")
+    set(${result} ${release} PARENT_SCOPE)
+  elseif(NOT level OR level MATCHES "-O(0|g)$")
+    message(WARNING "tril is compiled without optimisation (build type '${CMAKE_BUILD_TYPE}'), which makes training up "
+      "to 29 times slower: choose Release or RelWithDebInfo, or install an optimised tril and use find_package(tril)")
+  endif()
+endfunction()
