@@ -10,7 +10,7 @@ endif()
 install(DIRECTORY core nn train DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tril
   FILES_MATCHING PATTERN "*.h" PATTERN train/cli EXCLUDE)
 install(EXPORT tril NAMESPACE tril:: FILE tril-targets.cmake DESTINATION ${package})
-configure_package_config_file(cmake/tril-config.cmake.in tril-config.cmake INSTALL_DESTINATION ${package})
+configure_package_config_file(.cmake/tril-config.cmake.in tril-config.cmake INSTALL_DESTINATION ${package})
 write_basic_package_version_file(tril-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES cmake/FindDNNL.cmake
+install(FILES .cmake/FindDNNL.cmake
   ${PROJECT_BINARY_DIR}/tril-config.cmake ${PROJECT_BINARY_DIR}/tril-config-version.cmake DESTINATION ${package})
