@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <type_traits>
 
+#include "core/dtype.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/math.h"
 #include "core/kernels/rows.h"
