@@ -43,7 +43,7 @@ Run::Run(const Parts& parts, Options options)
       options_(std::move(options)),
       trainer_(parts.context, parts.model, parts.data),
       thread_choice_(parts.model.training.threads == TrainConfig::kAutoThreads
-                         ? std::optional<ThreadChoice>(parts.context.most_threads())
+                         ? std::optional<ThreadChoice>(std::in_place, parts.context.most_threads(), machine_load())
                          : std::nullopt),
       report_(report_options(parts, options_, trainer_), parts.log) {}
 

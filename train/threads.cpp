@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -16,6 +19,30 @@
 #include "train/cgroup.h"
 
 namespace tril {
+namespace {
+
+// What a thread that sleeps costs, until it runs again, is some tenths of this.
+constexpr double kPatience = 1e-4;  // seconds
+
+// How often OpenMP's runtime looks in so many seconds. Processors differ fivefold.
+int64_t spins_of(double seconds) {
+  constexpr int64_t kLooks = 256;
+  std::atomic<int> place{0};
+  double least = seconds;
+  for (int i = 0; i < 8; ++i) {  // the least, for any may be interrupted
+    const auto begin = std::chrono::steady_clock::now();
+    for (int64_t looks = 0; looks < kLooks && place.load(std::memory_order_relaxed) == 0; ++looks) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return std::llround(seconds / std::max(least, 1e-8) * kLooks);
+}
+
+}  // namespace
+
 int processors() {
   cpu_set_t set;
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : available_threads();
@@ -33,13 +60,14 @@ void share_heap() {
 }
 
 void limit_spinning(char* const* argv) {
-  constexpr const char *kName = "GOMP_SPINCOUNT", *kSpins = "20000";
+  constexpr const char* kName = "GOMP_SPINCOUNT";
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv(kName) != nullptr) return;
   std::error_code failed;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
   const std::string name = program.filename().string();
   if (name.starts_with("ld-") || name.starts_with("qemu")) return;  // started by hand, with the program as its argument
-  if (!failed && ::setenv(kName, kSpins, 1) == 0) ::execv(program.c_str(), argv);
+  const std::string spins = std::to_string(spins_of(kPatience));
+  if (!failed && ::setenv(kName, spins.c_str(), 1) == 0) ::execv(program.c_str(), argv);
 }
 
 }  // namespace tril
