@@ -45,6 +45,7 @@ Run::Run(const Parts& parts, Options options)
       thread_choice_(parts.model.training.threads == TrainConfig::kAutoThreads
                          ? std::optional<ThreadChoice>(std::in_place, parts.context.most_threads(), machine_load())
                          : std::nullopt),
+      said_threads_(parts.context.threads()),
       report_(report_options(parts, options_, trainer_), parts.log) {}
 
 void Run::begin() {
@@ -247,13 +248,19 @@ bool Run::evaluation_is_due() const {
 // An evaluation that was due when the run was stopped is made up for.
 bool Run::evaluation_is_missing() const { return parts_.data.val_size() > 0 && evaluation_is_due(); }
 
+// Every change is logged; said is where the number has got to, once a minute at most.
 void Run::choose_threads(double step_seconds) {
+  constexpr std::chrono::minutes kQuiet{1};
   if (!thread_choice_) return;
-  if (thread_choice_->took(step_seconds)) {
-    const int chosen = thread_choice_->chosen();
+  const bool changed = thread_choice_->took(step_seconds);
+  const int chosen = thread_choice_->chosen();
+  if (changed) report_.event("threads", cat("\"step\":", trainer_.steps_done(), ",\"threads\":", chosen));
+  const auto now = std::chrono::steady_clock::now();
+  if (chosen != said_threads_ && now >= say_threads_) {
     parts_.log.note(cat("threads: ", chosen, " from here on, the fastest of those timed (",
                         fixed(1e3 * thread_choice_->chosen_seconds(), 2), " ms a step)"));
-    report_.event("threads", cat("\"step\":", trainer_.steps_done(), ",\"threads\":", chosen));
+    said_threads_ = chosen;
+    say_threads_ = now + kQuiet;
   }
   parts_.context.use_threads(thread_choice_->threads());
 }

@@ -1,6 +1,7 @@
 // A training run in its folder: steps, evaluations, checkpoints, and what is said about them. For the main thread.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -60,6 +61,8 @@ class Run {
   Options options_;
   Trainer trainer_;
   std::optional<ThreadChoice> thread_choice_;  // where the number is to be found
+  int said_threads_;
+  std::chrono::steady_clock::time_point say_threads_;  // when a change may be said again
   Report report_;
   int64_t saved_step_ = -1;  // that last.safetensors holds,
   Descriptor checkpoint_;    // which is this file

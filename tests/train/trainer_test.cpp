@@ -98,6 +98,15 @@ TEST_CASE("trainer: the same bits at any number of threads") {
     CHECK((tiny.weights() == weights));
     CHECK(evaluated.value() == loss);
   }
+
+  // From step to step, as --threads auto changes it.
+  config.threads = 3;
+  Tiny tiny(config, text);
+  for (const int threads : {2, 1, 3}) {
+    tiny.context.use_threads(threads);
+    (void)tiny.trainer.step();
+  }
+  CHECK((tiny.weights() == weights));
 }
 
 TEST_CASE("trainer: accumulated batches equal the big one, with dropout") {
