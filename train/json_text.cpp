@@ -12,6 +12,24 @@ constexpr int64_t kMaxInteger = int64_t{1} << 53;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+// Appends the character at text[at], as an escape where it breaks lines or steers terminals though JSON lets it stand;
+// returns how many bytes of the text it has taken, of any other character the first.
+size_t append_unbroken(std::string& out, std::string_view text, size_t at) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
+  const auto escape = [&](const char* high, unsigned low) {
+    out += "\\u";
+    out += high;
+    out += {kDigits[low >> 4 & 15], kDigits[low & 15]};
+  };
+  if (byte(0) == 0x7F) return escape("00", 0x7F), 1;
+  if (byte(0) == 0xC2 && byte(1) >= 0x80 && byte(1) <= 0x9F) return escape("00", byte(1)), 2;
+  const bool separator = byte(0) == 0xE2 && byte(1) == 0x80 && (byte(2) == 0xA8 || byte(2) == 0xA9);
+  if (separator) return escape("20", byte(2) - 0x80), 3;
+  out += text[at];
+  return 1;
+}
+
 }  // namespace
 
 JsonReader::JsonReader(std::string_view text, std::string where) : text_(text), where_(std::move(where)) {
@@ -120,24 +138,28 @@ void JsonReader::refuse(std::string_view expected) const {
 void append_json_string(std::string& out, std::string_view text) {
   constexpr char kDigits[] = "0123456789abcdef";
   out += '"';
-  for (const char c : text) {
-    switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20) {
-          out += c;
-        } else {
-          out += {'\\', 'u', '0', '0', kDigits[c >> 4], kDigits[c & 15]};
-        }
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    const size_t named = std::string_view("\"\\\b\f\n\r\t").find(c);
+    if (named != std::string_view::npos) {
+      out += {'\\', "\"\\bfnrt"[named]};
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += {'\\', 'u', '0', '0', kDigits[c >> 4], kDigits[c & 15]};
+    } else {
+      at += append_unbroken(out, text, at);
+      continue;
     }
+    ++at;
   }
   out += '"';
+}
+
+// Outside of strings JSON is ASCII without controls, so wherever such a character stands, an escape may.
+std::string with_escaped_breaks(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  for (size_t at = 0; at < json.size();) at += append_unbroken(out, json, at);
+  return out;
 }
 
 }  // namespace tril

@@ -58,7 +58,11 @@ class JsonReader {
   size_t at_ = 0;
 };
 
-// The text as a JSON string with its quotes; escapes only what JSON demands. The text is valid UTF-8.
+// The text as a JSON string with its quotes. Escaped are what JSON demands and what breaks lines or steers terminals
+// where JSON is read line by line: DEL, the C1 controls (U+0085 among them), U+2028 and U+2029. The text is valid
+// UTF-8.
 void append_json_string(std::string& out, std::string_view text);
+// What another writer made, with those escaped too. It means the same.
+[[nodiscard]] std::string with_escaped_breaks(std::string_view json);
 
 }  // namespace tril

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "train/cli/json_output.h"
 #include "train/report.h"
 #include "train/utf8.h"
 
@@ -140,7 +141,7 @@ std::string to_json(const BenchSubject& subject, const BenchFigures& figures,
   if (earlier)
     report["compared"] = {{"ms_per_step", 1e3 * figures.step_s / earlier->ms_per_step},
                           {"decode_chars_per_s", figures.decoded_chars_per_s / earlier->decoded_chars_per_s}};
-  return report.dump() + "\n";
+  return json_text(report) + "\n";
 }
 
 std::string to_text(const BenchSubject& subject, const BenchFigures& figures,

@@ -7,6 +7,7 @@
 
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
+#include "train/cli/json_output.h"
 #include "train/cli/output.h"
 #include "train/cli/shell.h"
 #include "train/corpus.h"
@@ -88,7 +89,7 @@ std::string as_json(const Result& result) {
   json["bits_per_char"] = result.loss / std::numbers::ln2;
   json["chars"] = result.targets;
   if (result.best_possible) json["best_possible"] = *result.best_possible;
-  return json.dump() + "\n";
+  return json_text(json) + "\n";
 }
 
 std::string as_text(const Result& result, TokenKind tokens) {

@@ -9,6 +9,7 @@
 #include "nn/gpt.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
+#include "train/cli/json_output.h"
 #include "train/cli/output.h"
 #include "train/utf8.h"
 
@@ -299,7 +300,7 @@ int print(const Plan& plan, bool json) {
                                   {"passed", worst == Verdict::passed},
                                   {"ops", nlohmann::ordered_json::array()}};
     for (const Row& row : rows) all["ops"].push_back(to_json(row));
-    write_output(all.dump(2) + "\n");
+    write_output(json_text(all, 2) + "\n");
   } else {
     std::string text = plan.options.input < 0 ? omissions(rows) : element_asked_for(plan, rows);
     for (const Row& row : rows)

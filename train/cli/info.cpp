@@ -7,6 +7,7 @@
 #include "core/onednn.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
+#include "train/cli/json_output.h"
 #include "train/cli/output.h"
 #include "train/log.h"
 #include "train/model_file.h"
@@ -108,7 +109,7 @@ void append_lines(std::string& page, const Json& json) {
     const bool is_loss = name == "loss" || name == "best_loss";
     const std::string text = is_loss             ? cat(value.dump(), " nats, of the validation part")
                              : value.is_string() ? printable(value.get<std::string>())
-                                                 : value.dump();
+                                                 : json_text(value);
     page += cat(name, std::string(kNameWidth - std::min(name.size(), kNameWidth - 1), ' '), text, "\n");
   }
 }
@@ -129,7 +130,7 @@ int run_info(int argc, const char* const* argv) {
   }
   std::string page;
   if (flags.on("json")) {
-    page = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    page = json_text(json, 2) + "\n";
   } else {
     append_lines(page, json);
   }

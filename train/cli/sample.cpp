@@ -9,6 +9,7 @@
 #include "core/bf16_gemm.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
+#include "train/cli/json_output.h"
 #include "train/cli/output.h"
 #include "train/files.h"
 #include "train/log.h"
@@ -170,8 +171,7 @@ class Output {
 };
 
 std::string as_json(std::string_view prompt, std::string_view text) {
-  const auto replace = nlohmann::ordered_json::error_handler_t::replace;
-  return nlohmann::ordered_json{{"prompt", prompt}, {"text", text}}.dump(-1, ' ', false, replace) + "\n";
+  return json_text({{"prompt", prompt}, {"text", text}}) + "\n";
 }
 
 // Texts that are made together come out one after the other: the first as it is made, the others wait for their turn.
