@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <ctime>
 #include <fstream>
 #include <system_error>
 
@@ -35,14 +36,38 @@ void cut_torn_line(int fd) {
   if (whole < size) static_cast<void>(::ftruncate(fd, whole));  // where that fails, writing will, too
 }
 
-// The step that a line tells of; of one that tells of none, or is torn, 0.
-int64_t step_of(std::string_view line) {
-  constexpr std::string_view kName = "\"step\":";
-  const size_t found = line.find(kName);
-  int64_t step = 0;
+// What a line tells under this name, which stands before the number; of one that does not, or is torn, 0.
+template <class Number>
+Number number_in(std::string_view line, std::string_view name) {
+  const size_t found = line.find(name);
+  Number number{};
   if (found != std::string_view::npos)
-    std::from_chars(line.data() + found + kName.size(), line.data() + line.size(), step);
-  return step;
+    std::from_chars(line.data() + found + name.size(), line.data() + line.size(), number);
+  return number;
+}
+
+// The seconds that a run has taken, as its lines tell them one after the other. Those of older versions began again at
+// 0 behind each "resume", which tells none.
+class ToldClock {
+ public:
+  void read(std::string_view line) {
+    const double told = number_in<double>(line, "\"seconds\":");
+    const bool tells = std::isfinite(told) && told > 0;
+    if (line.starts_with("{\"event\":\"resume\"")) begin_ = tells ? 0 : seconds_;
+    if (tells) seconds_ = begin_ + told;
+  }
+  [[nodiscard]] double seconds() const { return seconds_; }
+
+ private:
+  double begin_ = 0, seconds_ = 0;
+};
+
+std::string time_of_day() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char text[64];
+  const size_t length = ::gmtime_r(&now, &parts) == nullptr ? 0 : std::strftime(text, sizeof text, "%FT%TZ", &parts);
+  return {text, length};
 }
 
 bool is_of_an_evaluation(std::string_view line) {
@@ -78,20 +103,26 @@ void LineFile::reopen() {
     cut_torn_line(file_.get());
 }
 
-void LineFile::forget_after(int64_t step, bool evaluated) {
+double LineFile::forget_after(int64_t step, bool evaluated) {
   struct stat kind {};
-  if (file_.get() < 0 || ::fstat(file_.get(), &kind) != 0 || !S_ISREG(kind.st_mode)) return;  // a device has no past
+  if (file_.get() < 0 || ::fstat(file_.get(), &kind) != 0 || !S_ISREG(kind.st_mode)) return 0;  // a device has no past
   std::ifstream lines(path_, std::ios::binary);
   int64_t at = 0, cut = -1;  // where the lines begin that are to go
+  ToldClock clock;
+  double seconds = 0;
   for (std::string line; std::getline(lines, line); at += static_cast<int64_t>(line.size()) + 1) {
-    const int64_t told = step_of(line);
+    const auto told = number_in<int64_t>(line, "\"step\":");
     const bool comes_again = told > step || (told == step && !evaluated && is_of_an_evaluation(line));
-    if (!line.empty() && !comes_again)
+    clock.read(line);
+    if (!line.empty() && !comes_again) {
       cut = -1;
-    else if (cut < 0)
+      seconds = clock.seconds();
+    } else if (cut < 0) {
       cut = at;
+    }
   }
   if (cut >= 0 && ::ftruncate(file_.get(), cut) != 0) give_up(std::generic_category().message(errno));
+  return seconds;
 }
 
 void LineFile::append(std::string_view line) {
@@ -121,7 +152,9 @@ void LineFile::give_up(const std::string& what) {
 Report::Report(Options options, Log& log) : options_(std::move(options)), log_(log), file_(options_.log_path, log) {}
 
 void Report::event(std::string_view name, std::string_view members) {
-  file_.append(cat("{\"event\":\"", name, "\"", members.empty() ? "" : ",", members, "}"));
+  const double seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count();
+  file_.append(cat("{\"event\":\"", name, "\"", members.empty() ? "" : ",", members, ",\"seconds\":", fixed(seconds, 3),
+                   ",\"time\":\"", time_of_day(), "\"}"));
 }
 
 bool Report::due(Clock::duration interval) {
@@ -153,12 +186,10 @@ void Report::step(const StepResult& result, double seconds) {
   }
   begun_ = true;
   last_ = result;
-  if (result.step == 1 || result.step % options_.log_every == 0) {
-    const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
-    event("step", cat("\"step\":", result.step, ",\"loss\":", result.loss, ",\"norm\":", result.norm, ",\"lr\":",
-                      result.rate, ",\"chars_per_s\":", fixed(static_cast<double>(options_.tokens_a_step) / seconds, 0),
-                      ",\"seconds\":", fixed(elapsed, 3)));
-  }
+  if (result.step == 1 || result.step % options_.log_every == 0)
+    event("step",
+          cat("\"step\":", result.step, ",\"loss\":", result.loss, ",\"norm\":", result.norm, ",\"lr\":", result.rate,
+              ",\"chars_per_s\":", fixed(static_cast<double>(options_.tokens_a_step) / seconds, 0)));
   if (log_.is_live()) {
     if (due(100ms)) log_.live(progress());
   } else if (result.step < options_.steps && due(10s)) {  // of the last one, its evaluation tells

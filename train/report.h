@@ -27,8 +27,9 @@ class LineFile {
   void append(std::string_view line);
   // For when the file is no longer at its path.
   void reopen();
-  // Cuts off the last lines that tell of later steps, and, unless this one was evaluated, of its evaluation.
-  void forget_after(int64_t step, bool evaluated);
+  // Cuts off the last lines that tell of later steps, and, unless this one was evaluated, of its evaluation. Returns
+  // the seconds that the run had taken by what is left.
+  double forget_after(int64_t step, bool evaluated);
 
  private:
   void give_up(const std::string& what);
@@ -51,10 +52,12 @@ class Report {
   Report(Options options, Log& log);
 
   // A run that goes on from this step, evaluated or not: what log.jsonl tells of what comes after, comes again.
-  void forget_after(int64_t step, bool evaluated) { file_.forget_after(step, evaluated); }
+  // Its clock goes on from what is left.
+  void forget_after(int64_t step, bool evaluated) { seconds_before_ = file_.forget_after(step, evaluated); }
   // In a folder that was made anew.
   void reopen() { file_.reopen(); }
-  // A line of log.jsonl about the run as a whole: `members` follow "event" in the object.
+  // A line of log.jsonl: `members` follow "event" in the object, and then "seconds", which the run has taken so far in
+  // all its processes together, and "time", the time of day in UTC.
   void event(std::string_view name, std::string_view members);
   void step(const StepResult& result, double seconds);
   void evaluating(int64_t step);
@@ -75,6 +78,7 @@ class Report {
   double seconds_a_step_ = 0;         // smoothed, from the second step on
   int64_t steps_timed_ = 0;
   bool begun_ = false;
+  double seconds_before_ = 0;  // in other processes
   Clock::time_point start_ = Clock::now(), said_ = start_;
   bool said_anything_ = false;
 };

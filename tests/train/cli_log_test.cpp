@@ -93,4 +93,32 @@ TEST_CASE("tril train: a log torn by a kill goes on with whole lines, each step 
   CHECK(step == 3);
 }
 
+TEST_CASE("tril train: the log's clock goes on where the run goes on, and each line has the time of day") {
+  const TinyShell shell;
+  const std::string stop = "kill -TERM $pid; wait $pid\n";
+  const Outcome outcome =
+      shell.run(kStartAndAwait + "start book.txt --out r --steps 4000000 --eval-every 300 --log-every 5" + kDemanding +
+                "\nawait '\"step\":10,' r/log.jsonl; sleep 0.3; " + stop + "start --resume r; sleep 0.4; " + stop +
+                "start --resume r; sleep 0.3; kill -9 $pid; wait $pid\n" + "start --resume r; sleep 0.3; " + stop);
+  CHECK(outcome.code == 143);
+  std::istringstream lines(shell.read("r/log.jsonl"));
+  double seconds = 0;
+  std::string time;
+  int64_t resumed = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto event = nlohmann::json::parse(line);
+    INFO(line);
+    resumed += event.at("event") == "resume" ? 1 : 0;
+    CHECK(event.at("seconds") >= seconds);
+    seconds = event.at("seconds");
+    const auto told = event.at("time").get<std::string>();
+    CHECK(told >= time);
+    CHECK(told.size() == std::string("2024-02-29T23:59:59Z").size());
+    CHECK(told.starts_with("20"));
+    time = told;
+  }
+  CHECK(resumed == 3);
+  CHECK(seconds > 0.6);
+}
+
 }  // namespace tril::test

@@ -20,6 +20,14 @@ std::vector<nlohmann::json> lines_of(const std::string& path) {
   return out;
 }
 
+nlohmann::json without_clock(nlohmann::json line) {
+  CHECK(line.at("seconds") >= 0.0);
+  CHECK(line.at("time").is_string());
+  line.erase("seconds");
+  line.erase("time");
+  return line;
+}
+
 }  // namespace
 
 TEST_CASE("report: numbers and durations as people read them") {
@@ -76,7 +84,7 @@ TEST_CASE("report: the log has the first step, every n-th, and each evaluation w
   report.sample(10, "a \"quote\"\n\x1b[2J\xff");
   const auto lines = lines_of(folder / "log");
   REQUIRE(lines.size() == 6);
-  CHECK(lines[0] == nlohmann::json{{"event", "start"}, {"threads", 2}});
+  CHECK(without_clock(lines[0]) == nlohmann::json{{"event", "start"}, {"threads", 2}});
   for (const auto& [line, step] : {std::pair{1, 1}, {2, 4}, {3, 8}}) {
     const auto& json = lines[static_cast<size_t>(line)];
     CHECK(json.at("event") == "step");
@@ -85,9 +93,38 @@ TEST_CASE("report: the log has the first step, every n-th, and each evaluation w
     CHECK(json.at("lr") == 1e-3);
     CHECK(json.at("chars_per_s") == 64);
   }
-  CHECK(lines[4] ==
+  CHECK(without_clock(lines[4]) ==
         nlohmann::json{{"event", "eval"}, {"step", 10}, {"loss", 1.5}, {"best_loss", 1.25}, {"best_possible", 0.5}});
   CHECK(lines[5].at("text") == "a \"quote\"\n\x1b[2J\xEF\xBF\xBD");
+}
+
+TEST_CASE("report: seconds go on from those that the log tells of, whichever version wrote it") {
+  const std::string old_step = R"({"event":"step","step":10,"loss":1,"seconds":100.5})",
+                    old_resume = R"({"event":"resume","step":10,"threads":1})",
+                    old_later = R"({"event":"step","step":20,"loss":1,"seconds":50.25})",
+                    resume = R"({"event":"resume","step":20,"seconds":160.5,"time":"2024-01-01T00:00:00Z"})",
+                    step = R"({"event":"step","step":25,"loss":1,"seconds":170,"time":"2024-01-01T00:00:09Z"})",
+                    forgotten = R"({"event":"step","step":30,"loss":1,"seconds":400})",
+                    wrong = R"({"event":"step","step":26,"loss":1,"seconds":-1e99})";
+  const auto seconds_after = [](const std::vector<std::string>& lines) {
+    const TempFolder folder;
+    std::string before;
+    for (const std::string& line : lines) before += line + "\n";
+    folder.put("log", before);
+    Log log(true);
+    Report report({.log_path = folder / "log", .steps = 40, .log_every = 1}, log);
+    report.forget_after(29, true);
+    report.step({.step = 30, .loss = 1, .norm = 2, .rate = 1e-3}, 0.5);
+    return lines_of(folder / "log").back().at("seconds").get<double>();
+  };
+  const auto near = [](double expected) { return Approx(expected + 5).margin(5); };  // and the machine's pauses
+  CHECK(seconds_after({}) == near(0));
+  CHECK(seconds_after({old_step}) == near(100.5));
+  CHECK(seconds_after({old_step, old_resume}) == near(100.5));
+  CHECK(seconds_after({old_step, old_resume, old_later}) == near(150.75));
+  CHECK(seconds_after({old_step, old_resume, old_later, forgotten}) == near(150.75));
+  CHECK(seconds_after({old_step, old_resume, old_later, resume}) == near(160.5));
+  CHECK(seconds_after({old_step, old_resume, old_later, resume, step, wrong, forgotten}) == near(170));
 }
 
 TEST_CASE("report: an evaluation without a loss has none") {
@@ -97,7 +134,7 @@ TEST_CASE("report: an evaluation without a loss has none") {
   ModelState state;
   state.step = 3;
   report.evaluation(state);
-  CHECK(lines_of(folder / "log").at(0) == nlohmann::json{{"event", "eval"}, {"step", 3}});
+  CHECK(without_clock(lines_of(folder / "log").at(0)) == nlohmann::json{{"event", "eval"}, {"step", 3}});
 }
 
 TEST_CASE("report: lines go behind what is there, and a torn one goes") {

@@ -26,9 +26,11 @@ struct TinyShell : Shell {
   [[nodiscard]] int64_t step(const std::string& file) const {
     return nlohmann::json::parse(run("tril info --json " + file).out).at("step").get<int64_t>();
   }
-  // What a run's log tells of its evaluations.
+  // What a run's log tells of its evaluations, but for when they were.
   [[nodiscard]] std::string evaluations(const std::string& run_folder) const {
-    return run("grep -E '\"event\":\"(eval|sample)\"' " + run_folder + "/log.jsonl").out;
+    return run("grep -E '\"event\":\"(eval|sample)\"' " + run_folder +
+               "/log.jsonl | sed 's/,\"seconds\":[0-9.]*,\"time\":\"[0-9TZ:-]*\"}$/}/'")
+        .out;
   }
   // How many optimizer's states a run's folder holds.
   [[nodiscard]] std::string states(const std::string& run_folder) const {
