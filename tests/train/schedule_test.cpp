@@ -1,5 +1,6 @@
 #include "train/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/catch.h"
@@ -22,20 +23,28 @@ TEST_CASE("schedule: ends at the minimum exactly, and stays there") {
   CHECK(schedule.rate(1050) == Approx(5.5e-4).epsilon(1e-12));  // half way, half of both
 }
 
-TEST_CASE("schedule: no warm-up, and one that is longer than the run") {
+TEST_CASE("schedule: no warm-up, and nothing to fall") {
   const Schedule none{.lr = 1.0, .min_lr = 0.5, .warmup = 0, .steps = 10};
   CHECK(none.rate(0) == 1.0);
   CHECK(none.rate(5) == Approx(0.75).epsilon(1e-15));
   CHECK(none.rate(10) == 0.5);
-  for (const int64_t warmup : {int64_t{10}, int64_t{50}}) {
-    const Schedule rising{.lr = 1.0, .min_lr = 0.5, .warmup = warmup, .steps = 10};
-    for (int64_t step = 0; step < 10; ++step) {
-      const double expected = static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
-      CHECK(rising.rate(step) == Approx(expected).epsilon(1e-15));
-    }
-  }
   const Schedule flat{.lr = 0.3, .min_lr = 0.3, .warmup = 0, .steps = 10};
   for (int64_t step = 0; step < 12; ++step) CHECK(flat.rate(step) == 0.3);
+}
+
+TEST_CASE("schedule: a warm-up takes half of the steps at most, so that lr is reached and then falls") {
+  for (const int64_t steps : {1, 2, 3, 10, 50, 199, 200, 2000})
+    for (const int64_t warmup :
+         {int64_t{0}, int64_t{1}, steps / 2, steps / 2 + 1, steps - 1, steps, 2 * steps, int64_t{4'000'000'000}}) {
+      INFO(steps << " steps, warm-up " << warmup);
+      const Schedule schedule{.lr = 1.0, .min_lr = 0.25, .warmup = warmup, .steps = steps};
+      const int64_t rising = std::min(warmup, steps / 2);
+      for (int64_t step = 0; step < rising; ++step)
+        CHECK(schedule.rate(step) == Approx(static_cast<double>(step + 1) / static_cast<double>(rising + 1)));
+      CHECK(schedule.rate(rising) == 1.0);
+      for (int64_t step = rising + 1; step <= steps; ++step) CHECK(schedule.rate(step) < schedule.rate(step - 1));
+      CHECK(schedule.rate(steps) == 0.25);
+    }
 }
 
 }  // namespace tril::test
