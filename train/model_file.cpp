@@ -28,8 +28,11 @@ const std::string& metadata_of(const Safetensors& file, const char* key) {
 }
 
 std::string state_to_json(const ModelState& state) {
-  std::string json = cat("{\"step\":", state.step);
+  std::string json = cat("{\"step\":", state.step, ",\"samples\":", state.samples);
   if (!std::isnan(state.loss)) json += cat(",\"loss\":", state.loss);
+  if (!std::isnan(state.loss) && state.rule)
+    json +=
+        cat(",\"measured\":{\"eval_tokens\":", state.rule->eval_tokens, ",\"dtype\":\"", state.rule->precision, "\"}");
   if (!std::isnan(state.best_loss)) json += cat(",\"best_loss\":", state.best_loss, ",\"best_step\":", state.best_step);
   json += ",\"isa\":";
   append_json_string(json, state.isa);
@@ -42,10 +45,11 @@ std::string state_to_json(const ModelState& state) {
   return json + "]}}";
 }
 
-// Whole numbers as JSON has them: nothing negative, fractional or beyond what every reader holds exactly.
+constexpr double kMostWhole = 0x1p53;  // what every reader holds exactly
+
+// Whole numbers as JSON has them: nothing negative, fractional or too large.
 int64_t whole(const nlohmann::json& value) {
-  constexpr uint64_t kMost = uint64_t{1} << 53;
-  const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= kMost;
+  const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(kMostWhole);
   if (!fits) throw Error("a number that is not whole, or out of range");
   return value.get<int64_t>();
 }
@@ -56,13 +60,37 @@ double finite(const nlohmann::json& value) {
   return number;
 }
 
-ModelState state_from_json(const std::string& text, const std::string& where) {
+// What files that are older than the count hold: their batch had never changed, or had always been the present one.
+int64_t samples_of(int64_t steps, const TrainConfig& training) {
+  const double a_step = static_cast<double>(training.batch) * static_cast<double>(training.accumulate);
+  return static_cast<int64_t>(std::min(static_cast<double>(steps) * a_step, kMostWhole));
+}
+
+LossRule rule_from_json(const nlohmann::json& json) {
+  if (!json.is_object()) throw Error("a rule of measuring that is no JSON object");
+  const std::string dtype = json.at("dtype").get<std::string>();
+  for (const DType known : {DType::f32, DType::bf16})
+    if (dtype == name_of(known)) return {whole(json.at("eval_tokens")), known};
+  throw Error(cat("a loss measured in ", printable(dtype, 20)));
+}
+
+// Of a loss in a file older than rules: its configuration tells, but for what `auto` was on that machine.
+std::optional<LossRule> rule_of(const TrainConfig& training) {
+  if (training.dtype == Precision::kAuto) return std::nullopt;
+  return LossRule{training.eval_tokens, training.dtype == Precision::kBf16 ? DType::bf16 : DType::f32};
+}
+
+ModelState state_from_json(const std::string& text, const std::string& where, const TrainConfig& training) {
   ModelState state;
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     if (!json.is_object()) throw Error("no JSON object");
     state.step = whole(json.at("step"));
-    if (json.contains("loss")) state.loss = finite(json.at("loss"));
+    state.samples = json.contains("samples") ? whole(json.at("samples")) : samples_of(state.step, training);
+    if (json.contains("loss")) {
+      state.loss = finite(json.at("loss"));
+      state.rule = json.contains("measured") ? std::optional(rule_from_json(json.at("measured"))) : rule_of(training);
+    }
     if (json.contains("best_loss")) state.best_loss = finite(json.at("best_loss"));
     if (json.contains("best_step")) state.best_step = whole(json.at("best_step"));
     state.isa = json.at("isa").get<std::string>();
@@ -232,7 +260,8 @@ Model load_model(const std::string& path) {
   Model model = lay_out(training, tokenizer, ParamStore::Fill::zero);
   model.where = file.where;
   load_weights(file, model);
-  if (file.metadata.contains(kStateKey)) model.state = state_from_json(file.metadata.at(kStateKey), file.where);
+  if (file.metadata.contains(kStateKey))
+    model.state = state_from_json(file.metadata.at(kStateKey), file.where, training);
   return model;
 }
 

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "nn/gpt.h"
 #include "train/config.h"
 #include "train/tokenizer.h"
@@ -23,12 +25,21 @@ struct TextIdentity {
   uint32_t crc32 = 0;
 };
 
+// What a validation loss depends on besides the weights and the text: only losses of one rule can be compared.
+struct LossRule {
+  int64_t eval_tokens = 0;  // of the validation part; 0: all
+  DType precision = DType::f32;
+  bool operator==(const LossRule&) const = default;
+};
+
 // How far training had come when the weights were stored.
 struct ModelState {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  int64_t step = 0;             // updates made
-  double loss = kUnknown;       // of these weights on the validation part, in nats; NaN: not evaluated
-  double best_loss = kUnknown;  // the best of the run up to here, and the step of it
+  int64_t step = 0;              // updates made,
+  int64_t samples = 0;           // and samples drawn for them: where in the order of the data training goes on
+  double loss = kUnknown;        // of these weights on the validation part, in nats; NaN: not evaluated
+  std::optional<LossRule> rule;  // by which that was measured; none: an older file does not tell
+  double best_loss = kUnknown;   // the best of the run up to here, and the step of it
   int64_t best_step = 0;
   TextIdentity text;
   std::string isa;  // instruction set of its matrix products

@@ -52,6 +52,7 @@ void Run::begin() {
   save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
   store_config();
   remember_save();
+  if (options_.begun) options_.begun();
   report_.event("start", cat("\"version\":\"", TRIL_VERSION, "\",\"parameters\":", parts_.model.params->count(),
                              ",\"threads\":", parts_.context.threads(),
                              ",\"config\":", config_to_json(parts_.model.training, true)));
@@ -69,15 +70,16 @@ void Run::store_config() {
 
 void Run::resume(bool changed) {
   load_optimizer(parts_.folder.path(), parts_.model, trainer_.optimizer());
+  if (options_.begun) options_.begun();
+  ModelState& state = parts_.model.state;
+  if (state.rule != rule()) state.loss = ModelState::kUnknown;  // if it is due, it is measured again
   remember_save();
   remove_other_states(parts_.folder.path(), saved_step_);  // of a process that was killed while it saved
   report_.forget_after(saved_step_, !evaluation_is_missing());
   changed_ = changed;
   if (!changed) attempt("the configuration", [&] { store_config(); });
   failure_.clear();  // of models, which is what counts at the run's end
-  const std::string best = parts_.folder.file(kModelFile);
-  std::error_code unknown;
-  if (std::filesystem::exists(std::filesystem::symlink_status(best, unknown))) recall_best(best);
+  recall_best();
   report_.event("resume", cat("\"step\":", saved_step_, ",\"threads\":", parts_.context.threads(),
                               ",\"config\":", config_to_json(parts_.model.training, true)));
 }
@@ -92,16 +94,26 @@ void Run::keep_changes() {
   save_last();
 }
 
-// The best model may be younger than the checkpoint, if the process ended between storing the two. One that cannot be
-// read is put aside, as it may be whole for all that: the run's newest takes its place, until a better one comes.
-void Run::recall_best(const std::string& path) {
+LossRule Run::rule() const {
+  return {.eval_tokens = parts_.model.training.eval_tokens, .precision = parts_.context.precision()};
+}
+
+// One that cannot be read, or is another's, is put aside, as it may be whole for all that: the run's newest takes its
+// place, until a better one comes.
+void Run::recall_best() {
   ModelState& state = parts_.model.state;
+  const std::string path = parts_.folder.file(kModelFile);
+  std::error_code unknown;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, unknown))) {
+    if (std::isnan(state.best_loss)) return;
+    state.best_loss = ModelState::kUnknown;
+    const bool replaced = keep_if_best();
+    parts_.log.warn(cat(printable(path), ": expected the best model, got none of that name",
+                        replaced ? "; the newest model takes its place" : ""));
+    return;
+  }
   try {
-    TRIL_CHECK(!std::filesystem::is_directory(path), printable(path), "the best model", "a folder");
-    const ModelState best = load_model(path).state;
-    if (std::isnan(best.loss) || best.loss >= state.best_loss) return;
-    state.best_loss = best.loss;
-    state.best_step = best.step;
+    take_over_best(path);
   } catch (const Error& error) {
     const std::string aside = put_aside(path);
     state.best_loss = ModelState::kUnknown;
@@ -109,6 +121,55 @@ void Run::recall_best(const std::string& path) {
     parts_.log.warn(cat(error.what(), aside.empty() ? "" : cat("; it is kept as ", printable(aside)),
                         replaced ? ", the newest model takes its place" : ""));
   }
+}
+
+// What is stored counts, not what is remembered of it: it may be younger than the checkpoint, if the process ended
+// between storing the two, or older, if somebody has put it back.
+void Run::take_over_best(const std::string& path) {
+  TRIL_CHECK(!std::filesystem::is_directory(path), printable(path), "the best model", "a folder");
+  Model best = load_model(path);
+  for (const Field& field : fields()) {
+    const std::string ours = field_text(parts_.model.training, field), theirs = field_text(best.training, field);
+    TRIL_CHECK(!field.part_of_model || ours == theirs, printable(path),
+               cat("the run's best model, of ", field.name, " ", ours), cat("one of ", theirs));
+  }
+  TRIL_CHECK(best.tokenizer == parts_.model.tokenizer, printable(path), "the run's best model",
+             "one of other characters");
+  ModelState& state = parts_.model.state;
+  const TextIdentity &ours = state.text, &theirs = best.state.text;
+  state.best_loss = best.state.loss;
+  state.best_step = best.state.step;
+  const bool as_now = best.state.rule == rule() && theirs.bytes == ours.bytes && theirs.crc32 == ours.crc32;
+  if (!as_now && !std::isnan(best.state.loss) && parts_.data.val_size() > 0) other_best_.emplace(std::move(best));
+}
+
+// Losses by two rules cannot be compared: a low one by the old rule would stand in every better model's way. False:
+// stopped; the file still tells the old rule, so whoever goes on begins again here.
+bool Run::measure_best_again() {
+  if (!other_best_) return true;
+  Model& best = *other_best_;
+  report_.evaluating(best.state.step);
+  if (parts_.context.precision() == DType::bf16) best.params->keep_shadow();
+  const TrainConfig& config = parts_.model.training;
+  const auto loss =
+      evaluate(parts_.context, *best.gpt, parts_.data.validation(config.context, config.eval_tokens), options_.stopped);
+  if (!loss) return false;
+  const double before = best.state.loss;
+  best.state.loss = best.state.best_loss = std::isfinite(*loss) ? *loss : ModelState::kUnknown;
+  best.state.best_step = best.state.step;
+  best.state.rule = rule();
+  best.state.text = parts_.model.state.text;
+  restore_folder();
+  parts_.model.state.best_loss = best.state.loss;
+  parts_.model.state.best_step = best.state.step;
+  attempt("the best model", [&] { save_model(parts_.folder.file(kModelFile), best); });
+  failure_.clear();  // it is there with its old loss, and would be measured again
+  parts_.log.note(cat("the best model, of step ", best.state.step, ": validation loss ", fixed(*loss, 4),
+                      " as it is measured from here on, was ", fixed(before, 4)));
+  report_.event("best", cat("\"step\":", best.state.step, std::isfinite(*loss) ? cat(",\"loss\":", *loss) : "",
+                            ",\"was\":", before));
+  other_best_.reset();
+  return true;
 }
 
 // Where somebody has removed the folder, moved it, or put another in its place: what is saved from now on needs one
@@ -194,6 +255,7 @@ bool Run::evaluate_and_save() {
     if (!loss) return false;
     if (!std::isfinite(*loss)) throw NonFiniteError(cat("validation loss: expected a finite one, got ", *loss));
     state.loss = *loss;
+    state.rule = rule();
     restore_folder();
   }
   keep_if_best();
@@ -267,6 +329,7 @@ void Run::choose_threads(double step_seconds) {
 
 bool Run::go_on() {
   const TrainConfig& config = parts_.model.training;
+  if (!measure_best_again()) return false;
   if (evaluation_is_missing() && !evaluate_and_save()) return false;
   while (trainer_.steps_done() < config.steps) {
     const auto begin = std::chrono::steady_clock::now();

@@ -28,6 +28,7 @@ class Run {
   struct Options {
     std::optional<double> best_possible;  // loss of any model on this text
     std::function<bool()> stopped;        // looked at between micro-batches, evaluation passes and sampled tokens
+    std::function<void()> begun = {};     // called by begin and resume once nothing is refused any more
   };
   Run(const Parts& parts, Options options);
 
@@ -49,7 +50,10 @@ class Run {
   void store_config();
   void choose_threads(double step_seconds);
   void keep_changes();
-  void recall_best(const std::string& path);
+  [[nodiscard]] LossRule rule() const;
+  void recall_best();
+  void take_over_best(const std::string& path);
+  [[nodiscard]] bool measure_best_again();
   [[nodiscard]] std::optional<std::string> sample() const;
   bool keep_if_best();
   void save_last();
@@ -64,11 +68,12 @@ class Run {
   int said_threads_;
   std::chrono::steady_clock::time_point say_threads_;  // when a change may be said again
   Report report_;
-  int64_t saved_step_ = -1;  // that last.safetensors holds,
-  Descriptor checkpoint_;    // which is this file
-  bool changed_ = false;     // since then, by flags
-  std::string failure_;      // of the latest attempt to save; empty: it worked
-  std::string in_the_way_;   // why nothing can be saved in the folder's place; empty: nothing is
+  std::optional<Model> other_best_;  // the best, measured by another rule than holds now
+  int64_t saved_step_ = -1;          // that last.safetensors holds,
+  Descriptor checkpoint_;            // which is this file
+  bool changed_ = false;             // since then, by flags
+  std::string failure_;              // of the latest attempt to save; empty: it worked
+  std::string in_the_way_;           // why nothing can be saved in the folder's place; empty: nothing is
 };
 
 }  // namespace tril

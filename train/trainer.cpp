@@ -39,10 +39,9 @@ Trainer::Trainer(Context& context, Model& model, const Dataset& data)
   if (context.precision() == DType::bf16) model.params->keep_shadow();
 }
 
-int64_t Trainer::tokens_a_step() const {
-  const TrainConfig& config = model_.training;
-  return config.batch * config.accumulate * config.context;
-}
+int64_t Trainer::samples_a_step() const { return model_.training.batch * model_.training.accumulate; }
+
+int64_t Trainer::tokens_a_step() const { return samples_a_step() * model_.training.context; }
 
 // The gradient of the mean over all micro-batches grows in `gradients_`; the micro-batch's own mean loss is returned.
 double Trainer::micro_batch(int64_t index) {
@@ -51,7 +50,7 @@ double Trainer::micro_batch(int64_t index) {
   const int64_t first = index * batch;
   {
     const Timed timed(seconds_of(context_, "batch"));
-    data_.batch(static_cast<uint64_t>(model_.training.seed), steps_done() * parts * batch + first, batch, length,
+    data_.batch(static_cast<uint64_t>(model_.training.seed), model_.state.samples + first, batch, length,
                 inputs_.data(), targets_.data());
   }
   context_.set_step(steps_done(), first);
@@ -93,6 +92,8 @@ std::optional<StepResult> Trainer::step(FunctionRef<bool()> stopped) {
   const double norm = checked_norm(), rate = schedule_.rate(steps_done());
   const Timed timed(seconds_of(context_, "AdamW"));
   optimizer_.update(gradients_, rate, clip_scale(norm, model_.training.clip), context_.threads());
+  model_.state.step = steps_done();
+  model_.state.samples += samples_a_step();
   return StepResult{.step = steps_done(), .loss = loss, .norm = norm, .rate = rate};
 }
 

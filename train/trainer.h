@@ -1,4 +1,5 @@
-// One step of training as one object: a batch that depends on (seed, step) alone, forward, backward, clipping, AdamW.
+// One step of training as one object: a batch of the samples that come next, forward, backward, clipping, AdamW. Which
+// those are depends on (seed, samples drawn before) alone, so a batch of another size goes on where the last one ended.
 // It holds the step's memory and is used on its context's thread; model, context and dataset outlive it. After the
 // first steps nothing is allocated.
 #pragma once
@@ -29,8 +30,8 @@ struct StepResult {
 
 class Trainer {
  public:
-  // Trains `model` as its `training` says. Context::seed() should be the configuration's, for dropout. In a context of
-  // precision bf16 the parameters keep a shadow.
+  // Trains `model` as its `training` says, and keeps its state's `step` and `samples`. Context::seed() should be the
+  // configuration's, for dropout. In a context of precision bf16 the parameters keep a shadow.
   Trainer(Context& context, Model& model, const Dataset& data);
 
   // The next step. Nothing comes back, and nothing has changed, if `stopped` said so between two micro-batches.
@@ -38,6 +39,7 @@ class Trainer {
   StepResult step();
 
   [[nodiscard]] int64_t steps_done() const { return optimizer_.updates(); }
+  [[nodiscard]] int64_t samples_a_step() const;
   [[nodiscard]] int64_t tokens_a_step() const;
   [[nodiscard]] AdamW& optimizer() { return optimizer_; }
   [[nodiscard]] const AdamW& optimizer() const { return optimizer_; }

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <regex>
 
 #include "support/catch.h"
+#include "train/model_state.h"
 #include "train/run_folder.h"
 #include "train/safetensors.h"
 #include "train/temp_folder.h"
@@ -55,6 +57,18 @@ void check_equal(const Tiny& a, const Tiny& b) {
   CHECK(same_bits(a.square(), b.square()));
 }
 
+// The mean loss of the run's samples from this number on, as the model is now.
+double loss_of_samples(Tiny& tiny, int64_t first, int64_t count) {
+  const TrainConfig& config = tiny.model.training;
+  std::vector<int32_t> inputs(static_cast<size_t>(count * config.context)), targets(inputs.size());
+  tiny.data.batch(static_cast<uint64_t>(config.seed), first, count, config.context, inputs.data(), targets.data());
+  Tape tape(tiny.context, Tape::Mode::evaluate);
+  return tiny.model.gpt
+      ->loss(tape.constant<int32_t>({count, config.context}, inputs),
+             tape.constant<int32_t>({count, config.context}, targets))
+      .item();
+}
+
 void copy_folder(const std::string& from, const std::string& to) {
   fs::remove_all(to);
   fs::copy(from, to);
@@ -82,6 +96,47 @@ TEST_CASE("checkpoint: a run resumed at any step goes on bit for bit") {
     for (int64_t i = stop; i < kSteps; ++i) CHECK(second.trainer.step().loss == losses[static_cast<size_t>(i)]);
     check_equal(straight, second);
   }
+}
+
+TEST_CASE("checkpoint: a run resumed with another batch goes on with the samples that come next") {
+  struct Size {
+    int64_t batch, accumulate;
+  };
+  const TempFolder folder;
+  {
+    Tiny first;
+    save(folder.path(), first);
+  }
+  int64_t seen = 0;
+  for (const Size& size : {Size{4, 1}, {3, 1}, {3, 1}, {2, 3}, {1, 1}, {5, 2}}) {
+    INFO(size.batch << " x " << size.accumulate << " after " << seen << " samples");
+    Model model = load_checkpoint(folder.path());
+    TrainConfig config = model.training;
+    config.batch = size.batch;
+    config.accumulate = size.accumulate;
+    Tiny tiny(with_training(std::move(model), config), tiny_text());
+    load_optimizer(folder.path(), tiny.model, tiny.trainer.optimizer());
+    for (int i = 0; i < 2; ++i) {
+      const double expected = loss_of_samples(tiny, seen, size.batch * size.accumulate);
+      CHECK(tiny.trainer.step().loss == Approx(expected).epsilon(1e-6));
+      seen += size.batch * size.accumulate;
+    }
+    save(folder.path(), tiny);
+  }
+}
+
+TEST_CASE("checkpoint: one that knows its steps alone goes on with the samples that come next") {
+  Tiny straight(demanding_config());
+  train_to(straight, 3);
+  const TempFolder folder;
+  save(folder.path(), straight);
+  rewrite_state(folder / kLastFile, std::regex(",\"samples\":[0-9]+"), "");
+  Tiny back = load(folder.path());
+  load_optimizer(folder.path(), back.model, back.trainer.optimizer());
+  train_to(straight, 6);
+  train_to(back, 6);
+  check_equal(straight, back);
+  CHECK(back.model.state.samples == 6 * 4 * 2);
 }
 
 TEST_CASE("checkpoint: whatever moment the process dies at, the folder holds one that goes on") {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "support/catch.h"
+#include "train/model_state.h"
 #include "train/safetensors.h"
 #include "train/temp_folder.h"
 #include "train/tiny_model.h"
@@ -71,7 +72,9 @@ TEST_CASE("model file: gives back the model, bit for bit, with all that belongs 
   config.lr = 1.0 / 3;
   Model model = tiny_model(config);
   model.state.step = 7;
+  model.state.samples = 61;
   model.state.loss = 1.0 / 3;
+  model.state.rule = LossRule{.eval_tokens = 500, .precision = DType::bf16};
   model.state.best_loss = 0.1;
   model.state.best_step = 5;
   model.state.text = {{"/a \"quoted\" path/é", "-"}, 123, 0xFFFFFFFFu};
@@ -83,7 +86,9 @@ TEST_CASE("model file: gives back the model, bit for bit, with all that belongs 
   CHECK(back.config.vocabulary == 9);
   CHECK(back.tokenizer == model.tokenizer);
   CHECK(back.state.step == 7);
+  CHECK(back.state.samples == 61);
   CHECK(back.state.loss == model.state.loss);
+  CHECK(back.state.rule == model.state.rule);
   CHECK(back.state.best_loss == 0.1);
   CHECK(back.state.best_step == 5);
   CHECK(back.state.text.paths == model.state.text.paths);
@@ -103,6 +108,25 @@ TEST_CASE("model file: a loss that is not known stays so") {
   const Model back = load_model(folder / "m");
   CHECK(std::isnan(back.state.loss));
   CHECK(std::isnan(back.state.best_loss));
+}
+
+TEST_CASE("model file: an older one's samples and rule of measuring are those of its configuration") {
+  for (const Precision dtype : {Precision::kF32, Precision::kBf16, Precision::kAuto}) {
+    const TempFolder folder;
+    TrainConfig config = tiny_config();
+    config.accumulate = 3;
+    config.eval_tokens = 16;
+    config.dtype = dtype;
+    Model model = tiny_model(config);
+    model.state.step = 7;
+    model.state.loss = 2;
+    save_model(folder / "m", model);
+    rewrite_state(folder / "m", std::regex(",\"samples\":0"), "");
+    const ModelState state = load_model(folder / "m").state;
+    CHECK(state.samples == 7 * config.batch * 3);
+    CHECK(state.rule.has_value() == (dtype != Precision::kAuto));
+    if (state.rule) CHECK(state.rule == LossRule{16, dtype == Precision::kBf16 ? DType::bf16 : DType::f32});
+  }
 }
 
 TEST_CASE("model file: names and shapes are nanoGPT's, and the tied head is stored once") {
@@ -219,6 +243,14 @@ TEST_CASE("model file: a state that makes no sense is refused") {
     CHECK_THAT(refused("\"step\":0", cat("\"step\":", step)),
                contains("m: expected the state of a run in \"tril.state\""));
   }
+  CHECK_THAT(refused("\"samples\":0", "\"samples\":-1"), contains("m: expected the state of a run"));
+  for (const char* rule : {"1", "{}", R"({"eval_tokens":1})", R"({"eval_tokens":-1,"dtype":"f32"})",
+                           R"({"eval_tokens":0,"dtype":"i32"})", R"({"eval_tokens":0,"dtype":7})"}) {
+    INFO(rule);
+    CHECK_THAT(refused("\"samples\":0", cat("\"samples\":0,\"loss\":1,\"measured\":", rule)),
+               contains("m: expected the state of a run"));
+  }
+  CHECK(refused("\"step\":0,\"samples\":0", "\"step\":9007199254740992").empty());  // counted as far as numbers go
   CHECK_THAT(refused("\"step\":0", "\"loss\":1e999,\"step\":0"), contains("m: expected the state of a run"));
   CHECK_THAT(refused("\"paths\":[]", "\"paths\":[1]"), contains("m: expected the state of a run"));
   CHECK_THAT(refused("\"paths\":[]", std::string(100'000, '[')), contains("m: expected the state of a run"));
