@@ -52,9 +52,16 @@ void expect_same_text(const TextIdentity& identity, const Dataset& data, const s
              "another of the same length", "give that text behind the run");
 }
 
-std::optional<double> best_possible_loss(const std::optional<BuiltinCorpus>& stories, const Dataset& data) {
+std::optional<double> best_possible_loss(const std::optional<BuiltinCorpus>& stories, const Dataset& data,
+                                         int64_t context, int64_t limit) {
   if (!stories || data.val_size() < 2) return std::nullopt;
-  return mean_nats(*stories, data.train_size() + 1, data.tokens().size());  // the part's first is never a target
+  const EvalWindows windows = data.validation(context, limit);
+  double sum = 0;
+  for (int64_t i = 0; i < windows.count(); ++i) {
+    const auto [begin, length] = windows.window(i);
+    sum += mean_nats(*stories, begin + 1, begin + 1 + length) * static_cast<double>(length);
+  }
+  return sum / static_cast<double>(windows.targets());
 }
 
 std::string run_name(const std::vector<std::string>& paths) {

@@ -28,9 +28,10 @@ struct Corpus {
 // Throws where the dataset is made from another text than `identity` describes.
 void expect_same_text(const TextIdentity& identity, const Dataset& data, const std::string& name);
 
-// The best loss that any model could reach on the validation part, in nats a character.
-[[nodiscard]] std::optional<double> best_possible_loss(const std::optional<BuiltinCorpus>& stories,
-                                                       const Dataset& data);
+// The best loss that any model could reach on the validation part, in nats a character: over the targets that count
+// where it is cut into windows of `context`, about `limit` of them (0: all), as the loss of a model is.
+[[nodiscard]] std::optional<double> best_possible_loss(const std::optional<BuiltinCorpus>& stories, const Dataset& data,
+                                                       int64_t context, int64_t limit = 0);
 
 // A name for the run of such a text: the first file's or folder's, without what comes after its dot.
 [[nodiscard]] std::string run_name(const std::vector<std::string>& paths);

@@ -43,12 +43,12 @@ class EvalWindows {
   // past the last window, are inputs of token 0 with ignored targets. Returns how many targets count.
   int64_t fill(int64_t first, int64_t rows, int32_t* inputs, int32_t* targets) const;
 
- private:
   struct Window {
-    int64_t begin, length;
+    int64_t begin, length;  // of its inputs; its targets lie one further on
   };
   [[nodiscard]] Window window(int64_t index) const;
 
+ private:
   const Tokens* tokens_;
   int64_t begin_, end_, context_;
   int64_t windows_;  // that the whole part has

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "support/catch.h"
+#include "train/corpus.h"
 
 namespace tril {
 namespace {
@@ -127,6 +128,19 @@ TEST_CASE("built-in corpus: mean_nats is the mean over the part asked for") {
   CHECK_THROWS_WITH(mean_nats(corpus, 2, 2), test::contains("mean_nats: expected 0 <= begin < end <= 4, got begin 2"));
   CHECK_THROWS_AS(mean_nats(corpus, -1, 2), Error);
   CHECK_THROWS_AS(mean_nats(corpus, 0, 5), Error);
+}
+
+TEST_CASE("built-in corpus: the best possible loss is that of the characters a model is measured on") {
+  const std::optional<BuiltinCorpus> corpus = builtin_corpus(kBuiltinCorpusSeed, 10'000);
+  Text text;
+  text.name = "stories";
+  text.bytes = corpus->text;
+  const Dataset data(text, Tokenizer::bytes(), 0.1, 64);
+  CHECK(best_possible_loss(corpus, data, 64).value() == Approx(mean_nats(*corpus, 9'001, 10'000)).epsilon(1e-12));
+  // The one window of so few is the middle of the part's 16.
+  CHECK(best_possible_loss(corpus, data, 64, 50).value() ==
+        Approx(mean_nats(*corpus, 9'001 + 8 * 64, 9'001 + 9 * 64)).epsilon(1e-12));
+  CHECK_FALSE(best_possible_loss(std::nullopt, data, 64).has_value());
 }
 
 TEST_CASE("built-in corpus: leaves enough to chance, and as much in every part") {

@@ -80,7 +80,7 @@ Result on_validation_part(Context& context, const Model& model, const std::vecto
              "give a text to measure on");
   const EvalWindows windows = data.validation(model.config.context);
   return {measure(context, model, windows), windows.targets(), cat("the validation part of ", name),
-          best_possible_loss(corpus.stories, data)};
+          best_possible_loss(corpus.stories, data, model.config.context)};
 }
 
 std::string as_json(const Result& result) {

@@ -183,7 +183,7 @@ int start(const Flags& flags, Log& log) {
   const std::string text_name = corpus.text.name;
   const Tokenizer tokenizer = Tokenizer::make(config.tokens, corpus.text.bytes, text_name);
   const Dataset data(std::move(corpus.text), tokenizer, config.val_fraction, config.context);
-  const auto best_possible = best_possible_loss(corpus.stories, data);
+  const auto best_possible = best_possible_loss(corpus.stories, data, config.context, config.eval_tokens);
   corpus.stories.reset();
   expect_memory(model_config(config, tokenizer.size()), config.batch, choose_precision(config.dtype).dtype);
 
@@ -222,7 +222,7 @@ int resume(const Flags& flags, Log& log) {
   const std::string text_name = corpus.text.name;
   const Dataset data(std::move(corpus.text), model.tokenizer, config.val_fraction, config.context);
   expect_same_text(model.state.text, data, text_name);
-  const auto best_possible = best_possible_loss(corpus.stories, data);
+  const auto best_possible = best_possible_loss(corpus.stories, data, config.context, config.eval_tokens);
   corpus.stories.reset();
   model.state.text.paths = corpus.paths;
   expect_memory(model.config, config.batch, choose_precision(config.dtype).dtype);
