@@ -58,6 +58,23 @@ Flags train_flags() {
                std::move(flags));
 }
 
+// What is said about a run, kept until nothing can be refused any more: nobody is told of what does not happen.
+class Announcements {
+ public:
+  void note(std::string line) { lines_.push_back({std::move(line), false}); }
+  void warn(std::string line) { lines_.push_back({std::move(line), true}); }
+  void say(Log& log) const {
+    for (const Line& line : lines_) line.warning ? log.warn(line.text) : log.note(line.text);
+  }
+
+ private:
+  struct Line {
+    std::string text;
+    bool warning;
+  };
+  std::vector<Line> lines_;
+};
+
 TrainConfig new_config(const Flags& flags) {
   TrainConfig config = preset(flags.text("preset"));
   if (flags.given("config")) {
@@ -74,7 +91,7 @@ TrainConfig new_config(const Flags& flags) {
 }
 
 // A run to resume keeps its configuration; of what is no part of the model, flags may change some.
-void change_config(const Flags& flags, TrainConfig& config, int64_t done, Log& log) {
+void change_config(const Flags& flags, TrainConfig& config, int64_t done, Announcements& said) {
   for (const char* other : {"out", "preset", "config"})
     if (flags.given(other))
       fail_usage(cat("--", other), "not to be given with --resume", flags.text(other),
@@ -90,36 +107,43 @@ void change_config(const Flags& flags, TrainConfig& config, int64_t done, Log& l
     if (field.part_of_model)
       fail_usage(field.name, cat(before, ", as the run's model has it"), after, "start a new run for another");
     const bool bends = std::string_view(field.name) == "steps" && config.min_lr != config.lr;
-    log.note(cat(field.name, ": ", after, " from here on, was ", before,
-                 bends ? "; the learning rate now falls over that many" : ""));
+    said.note(cat(field.name, ": ", after, " from here on, was ", before,
+                  bends ? "; the learning rate now falls over that many" : ""));
   }
   check_config(config);
 }
 
-int choose_threads(const TrainConfig& config, Log& log) {
+int choose_threads(const TrainConfig& config, Announcements& said) {
   const int fitting = default_threads();
   if (config.threads <= 0) return fitting;
   const int available = processors();
   if (config.threads > available)
-    log.warn(cat("threads: ", config.threads, " asked for, but this process may run on ", available,
-                 available == 1 ? " processor" : " processors", "; training will be slow"));
+    said.warn(cat("threads: ", config.threads, " asked for, but this process may run on ", available,
+                  available == 1 ? " processor" : " processors", "; training will be slow"));
   return static_cast<int>(config.threads);
 }
 
-void report_threads(int asked, const Context& context, Log& log) {
+void report_threads(int asked, const Context& context, Announcements& said) {
   if (context.threads() < asked)
-    log.warn(cat("threads: ", asked, " asked for, but the system grants ", context.threads()));
+    said.warn(cat("threads: ", asked, " asked for, but the system grants ", context.threads()));
 }
 
-DType report_precision(const TrainConfig& config, Log& log) {
+DType report_precision(const TrainConfig& config, Announcements& said) {
   const ChosenPrecision chosen = choose_precision(config.dtype);
-  if (!chosen.warning.empty()) log.warn(chosen.warning);
+  if (!chosen.warning.empty()) said.warn(chosen.warning);
   return chosen.dtype;
 }
 
 void report_text(const Corpus& corpus, Log& log) {
   for (const std::string& line : corpus.text.notes) log.note(line);
   for (const std::string& line : corpus.text.warnings) log.warn(line);
+}
+
+void report_warmup(const TrainConfig& config, Log& log) {
+  const int64_t rise = Schedule{config.lr, config.min_lr, config.warmup, config.steps}.rise();
+  if (rise < config.warmup)
+    log.note(cat("warmup: ", rise, rise == 1 ? " step" : " steps", " in place of ", config.warmup,
+                 ", as it takes at most half of all"));
 }
 
 void report_run(const Model& model, const Context& context, const Dataset& data, const RunFolder& folder,
@@ -135,6 +159,7 @@ void report_run(const Model& model, const Context& context, const Dataset& data,
   log.note(cat("run    ", printable(folder.path()), ": ", config.steps, " steps of ", config.batch * config.accumulate,
                " x ", config.context, " ", unit, ", ", name_of(context.precision()), ", ", context.threads(),
                context.threads() == 1 ? " thread" : " threads"));
+  report_warmup(config, log);
   if (!folder.locked())
     log.warn("the file system knows no locks: make sure that no other process trains in the folder");
   if (model.tokenizer.size() == 1) log.warn("the text has one distinct character: there is nothing to learn");
@@ -187,18 +212,22 @@ int start(const Flags& flags, Log& log) {
   corpus.stories.reset();
   expect_memory(model_config(config, tokenizer.size()), config.batch, choose_precision(config.dtype).dtype);
 
-  const int threads = choose_threads(config, log);
+  Announcements said;
+  const int threads = choose_threads(config, said);
   Context context(
-      {.threads = threads, .seed = static_cast<uint64_t>(config.seed), .precision = report_precision(config, log)});
+      {.threads = threads, .seed = static_cast<uint64_t>(config.seed), .precision = report_precision(config, said)});
   Model model = make_model(config, tokenizer);
   model.state.text = {corpus.paths, data.text_bytes(), data.text_crc32()};
-  report_threads(threads, context, log);
+  report_threads(threads, context, said);
   model.state.isa = cpu_isa();
 
   RunFolder folder(flags.given("out") ? flags.text("out") : make_run_folder(run_name(corpus.paths)),
                    RunFolder::For::fresh);
-  report_run(model, context, data, folder, text_name, log);
-  Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
+  Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; },
+                                                [&] {
+                                                  said.say(log);
+                                                  report_run(model, context, data, folder, text_name, log);
+                                                }});
   catch_stop_signals(flags.on("quiet") ? nullptr : kStopping);
   run.begin();
   return run_to_the_end(run, model, folder, flags.on("quiet"), log);
@@ -211,7 +240,8 @@ int resume(const Flags& flags, Log& log) {
   for (const std::string& line : model.warnings) log.warn(line);
   const TrainConfig before = model.training;
   TrainConfig changed = before;
-  change_config(flags, changed, model.state.step, log);
+  Announcements said;
+  change_config(flags, changed, model.state.step, said);
   if (changed != before) model = with_training(std::move(model), changed);
   const TrainConfig& config = model.training;
 
@@ -227,17 +257,20 @@ int resume(const Flags& flags, Log& log) {
   model.state.text.paths = corpus.paths;
   expect_memory(model.config, config.batch, choose_precision(config.dtype).dtype);
 
-  const int threads = choose_threads(config, log);
+  const int threads = choose_threads(config, said);
   Context context(
-      {.threads = threads, .seed = static_cast<uint64_t>(config.seed), .precision = report_precision(config, log)});
-  report_threads(threads, context, log);
+      {.threads = threads, .seed = static_cast<uint64_t>(config.seed), .precision = report_precision(config, said)});
+  report_threads(threads, context, said);
   const std::string isa = cpu_isa();
   if (isa != model.state.isa)
-    log.note(cat("trained so far with ", printable(model.state.isa), ", now with ", isa,
-                 ": sums may be rounded differently from here on"));
+    said.note(cat("trained so far with ", printable(model.state.isa), ", now with ", isa,
+                  ": sums may be rounded differently from here on"));
   model.state.isa = isa;
-  report_run(model, context, data, folder, text_name, log);
-  Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; }});
+  Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; },
+                                                [&] {
+                                                  said.say(log);
+                                                  report_run(model, context, data, folder, text_name, log);
+                                                }});
   catch_stop_signals(flags.on("quiet") ? nullptr : kStopping);
   run.resume(config != before);
   if (model.state.step >= config.steps)
