@@ -481,7 +481,7 @@ TEST_CASE("program: threads that wait give their processor away, unless the envi
   };
   const std::string own = spins_with(""), name = "GOMP_SPINCOUNT=";
   REQUIRE(own.starts_with(name));
-  const int spins = std::stoi(own.substr(name.size()));  // in 0.1 ms: a look takes from less than one to 100 ns
+  const int spins = std::stoi(own.substr(name.size()));  // a look takes from less than one to 100 ns
   CHECK((spins >= 500 && spins <= 1000000));
   CHECK(spins_with("OMP_WAIT_POLICY=active").empty());
   CHECK(spins_with("GOMP_SPINCOUNT=7") == "GOMP_SPINCOUNT=7\n");
