@@ -1,6 +1,7 @@
 #include "train/files.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +36,12 @@ int64_t read_some(int fd, void* out, int64_t count, const std::string& where) {
   for (;;) {
     const ssize_t got = ::read(fd, out, static_cast<size_t>(std::min(count, kMaxPiece)));
     if (got >= 0) return got;
-    if (errno != EINTR) fail(where, "a file that can be read", reason(errno));
+    if (errno == EAGAIN) {  // standard input that does not block
+      pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      fail(where, "a file that can be read", reason(errno));
+    }
   }
 }
 

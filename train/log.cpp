@@ -1,12 +1,16 @@
 #include "train/log.h"
 
+#include <spdlog/details/null_mutex.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <string>
+
+#include "core/check.h"
+#include "train/streams.h"
 
 namespace tril {
 namespace {
@@ -25,6 +29,19 @@ class LevelPrefix : public spdlog::custom_flag_formatter {
   }
 };
 
+// What cannot be written is lost: there is nowhere to say so.
+void say(std::string_view text) { static_cast<void>(write_all(STDERR_FILENO, text)); }
+
+// spdlog's own goes through stdio, which loses what a descriptor that does not block refuses at first.
+class ErrorStream : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    say(fit_for(STDERR_FILENO, {line.data(), line.size()}));
+  }
+  void flush_() override {}
+};
+
 size_t columns() {
   winsize size{};
   constexpr size_t kUsual = 80;
@@ -34,7 +51,7 @@ size_t columns() {
 }  // namespace
 
 Log::Log(bool quiet) : live_(!quiet && ::isatty(STDERR_FILENO) == 1) {
-  logger_ = std::make_shared<spdlog::logger>("tril", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger_ = std::make_shared<spdlog::logger>("tril", std::make_shared<ErrorStream>());
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<LevelPrefix>('*').set_pattern("%*%v");
   logger_->set_formatter(std::move(formatter));
@@ -61,15 +78,13 @@ void Log::error(std::string_view line) {
 void Log::live(std::string_view line) {
   if (!live_) return;
   line = line.substr(0, columns() - 1);
-  std::fprintf(stderr, "\r%.*s\x1b[K", static_cast<int>(line.size()), line.data());
-  std::fflush(stderr);
+  say(cat("\r", line, "\x1b[K"));
   shown_ = true;
 }
 
 void Log::clear_live() {
   if (!shown_) return;
-  std::fputs("\r\x1b[K", stderr);
-  std::fflush(stderr);
+  say("\r\x1b[K");
   shown_ = false;
 }
 

@@ -12,6 +12,8 @@
 #include <system_error>
 #include <thread>
 
+#include "train/streams.h"
+
 namespace tril {
 namespace {
 
@@ -44,7 +46,10 @@ sigset_t stop_signals() {
 }
 
 // Without the program's log, which is another thread's, and without asking for memory.
+// Nor does it wait: a reader that sleeps must not keep the next signal out.
 void say(std::string_view text) {
+  constexpr int kPatienceMs = 100;
+  if (!can_write(STDERR_FILENO, kPatienceMs)) return;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 

@@ -41,6 +41,14 @@ bool is_invisible(char32_t c) {
          (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE0FFF);
 }
 
+// Moves the cursor, begins a command, or turns the direction that text after it is shown in.
+bool steers_terminal(char32_t c) {
+  const bool control = (c < 0x20 && c != '\t') || (c >= 0x7F && c <= 0x9F);
+  const bool direction =
+      c == 0x61C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+  return control || direction;
+}
+
 std::string_view reason(Utf8Fault fault) {
   switch (fault) {
     case Utf8Fault::kNone: break;
@@ -161,14 +169,13 @@ std::string printable(std::string_view text, size_t characters) {
 std::string printable(std::string_view text) { return printable(text, text.size()); }
 
 std::string without_controls(std::string_view text) {
-  constexpr char32_t kDelete = 0x7F, kLastOfC1 = 0x9F;
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = decode_utf8(text, at);
-    const bool line = c.code_point == '\t' || c.code_point == '\n' || c.code_point == '\r';
-    const bool steers = (c.code_point < ' ' && !line) || (c.code_point >= kDelete && c.code_point <= kLastOfC1);
     const std::string_view bytes = text.substr(at, static_cast<size_t>(c.length));
-    out += c.fault == Utf8Fault::kNone && steers ? printable(bytes) : std::string(bytes);
+    const bool line_end = bytes == "\n" || text.substr(at, 2) == "\r\n";
+    const bool steers = c.fault != Utf8Fault::kNone || (steers_terminal(c.code_point) && !line_end);
+    out += steers ? printable(bytes) : std::string(bytes);
     at += bytes.size();
   }
   return out;

@@ -59,7 +59,8 @@ void check_utf8(std::string_view text, std::string_view where);
 // At most `characters` of it, then "…".
 [[nodiscard]] std::string printable(std::string_view text, size_t characters);
 
-// Whole characters as a terminal may get them: what would steer it (C0 but tab and line ends, DEL, C1) as \u001b.
+// Whole characters as a terminal may get them: what would steer it as \u001b: C0 but tab, LF and CRLF, DEL, C1, marks
+// and overrides of direction; stray bytes as \x92.
 [[nodiscard]] std::string without_controls(std::string_view text);
 
 // Turns pieces of bytes, cut anywhere, into whole characters; what is not UTF-8 comes out as U+FFFD.

@@ -126,9 +126,18 @@ TEST_CASE("utf8: a terminal gets text and line ends, and nothing that steers it"
   CHECK(without_controls("\x1b[31m\x0e\x7f") == "\\u001b[31m\\u000e\\u007f");
   CHECK(without_controls(std::string_view("\0", 1)) == "\\u0000");
   CHECK(without_controls("\xC2\x9B") == "\\u009b");
-  CHECK(without_controls("\xC2\xA0\xE2\x80\x8D\xE2\x80\xAE\xF0\x9F\x98\x80") ==
-        "\xC2\xA0\xE2\x80\x8D\xE2\x80\xAE\xF0\x9F\x98\x80");  // text, also what is invisible
-  CHECK(without_controls("\x9B\xC2") == "\x9B\xC2");          // no characters: left to the terminal
+  CHECK(without_controls("\xC2\xA0\xE2\x80\x8D\xF0\x9F\x98\x80") == "\xC2\xA0\xE2\x80\x8D\xF0\x9F\x98\x80");
+  CHECK(without_controls("a\rb\n\r\r\n\r") == "a\\u000db\n\\u000d\r\n\\u000d");
+  CHECK(without_controls("\x9B\xC2") == "\\x9b\\xc2");
+  const auto shown = [](char32_t c) {
+    std::string text;
+    append_utf8(text, c);
+    return without_controls(text) == text;
+  };
+  for (char32_t c : U"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u0080\u0085\u009f")
+    CHECK_FALSE(shown(c));
+  for (char32_t c : {U'a', U'\u00a0', U'\u200c', U'\u200d', U'\u0627', U'\u05d0', U'\u2065', U'\u202f', U'\U0001f600'})
+    CHECK(shown(c));
 }
 
 TEST_CASE("utf8: errors show invisible characters") {

@@ -61,7 +61,8 @@ std::vector<std::string> Flags::separated(int argc, const char* const* argv) con
     if (i + 1 == argc) fail_usage(token, "a value", "none");
     const std::string_view value = argv[i + 1];
     if (value.starts_with("--") && find(value.substr(2, value.find('=') - 2)) != nullptr)
-      fail_usage(token, "a value", cat("the flag ", value), cat("write ", token, "=", value, " if that is the value"));
+      fail_usage(token, "a value", cat("the flag ", printable(value, 60)),
+                 cat("write ", token, "=", printable(value, 60), " if that is the value"));
     return value;
   };
   for (int i = 1; i < argc; ++i) {

@@ -68,10 +68,11 @@ int run(int argc, const char* const* argv) {
 }
 
 int run_and_report(int argc, const char* const* argv) {
-  constexpr int kFailed = 1, kWrongUsage = 2;
+  constexpr int kFailed = 1, kWrongUsage = 2, kSignalBase = 128;
   try {
     return run(argc, argv);
   } catch (const OutputError& error) {
+    if (error.stopped()) return kSignalBase + stop_signal();
     if (error.reader_gone()) return 0;
     Log().error(error.what());
   } catch (const UsageError& error) {

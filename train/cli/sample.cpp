@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -78,7 +79,7 @@ bool has_piped_prompt(Log& log) {
   struct stat input {};
   if (::fstat(STDIN_FILENO, &input) != 0) return false;
   if (S_ISREG(input.st_mode)) return true;
-  if (!S_ISFIFO(input.st_mode)) return false;
+  if (!S_ISFIFO(input.st_mode) && !S_ISSOCK(input.st_mode)) return false;
   pollfd ready{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   if (::poll(&ready, 1, kPatienceMs) == 1) return true;
   log.note("standard input is a pipe that is silent, so there is no prompt; --prompt - waits for it");
@@ -141,11 +142,9 @@ class Output {
   void add(std::string_view piece) {
     constexpr size_t kPiece = 4096;
     constexpr std::chrono::milliseconds kWait{50};
-    if (watched_)
-      pending_ += without_controls(piece);
-    else
-      pending_ += piece;
-    if (watched_ || pending_.size() >= kPiece || Clock::now() - flushed_ >= kWait) flush();
+    pending_ += piece;
+    // A carriage return waits for what follows, which tells whether it ends a line or steers the terminal.
+    if (watched_ ? !pending_.ends_with('\r') : pending_.size() >= kPiece || Clock::now() - flushed_ >= kWait) flush();
   }
   void flush() {
     if (!pending_.empty()) {

@@ -94,7 +94,7 @@ TrainConfig new_config(const Flags& flags) {
 void change_config(const Flags& flags, TrainConfig& config, int64_t done, Announcements& said) {
   for (const char* other : {"out", "preset", "config"})
     if (flags.given(other))
-      fail_usage(cat("--", other), "not to be given with --resume", flags.text(other),
+      fail_usage(cat("--", other), "not to be given with --resume", printable(flags.text(other), 60),
                  "the run has its own folder and configuration; single values can be changed by their flags");
   for (const Field& field : fields()) {
     const auto text = given_text(flags, field);
