@@ -111,30 +111,70 @@ std::vector<std::string_view> field_names() {
   return names;
 }
 
-// The file's members as text, each once. nlohmann keeps the last of two alike, so they are found while it reads.
-nlohmann::ordered_json parse_object(std::string_view json, std::string_view where) {
-  std::set<std::string> seen;
-  const auto refuse_repeated = [&](int depth, nlohmann::ordered_json::parse_event_t event,
-                                   nlohmann::ordered_json& parsed) {
-    if (event == nlohmann::ordered_json::parse_event_t::key && depth == 1 && !seen.insert(parsed).second)
-      fail_usage(where, "each name once", cat(printable(parsed.get<std::string>(), 60), " twice"));
+// A member of the file's one object. `text` is its value, a number with the digits that it is written with.
+struct Member {
+  std::string name, text;
+  std::string_view kind;  // as JSON calls it
+};
+
+// The members as they come while nlohmann reads: kept as a tree, the last of two alike would hide the others, and
+// numbers would lose digits.
+class MemberReader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  MemberReader(std::string_view where, std::vector<Member>& members) : where_(where), members_(members) {}
+  bool null() override { return add("null", ""); }
+  bool boolean(bool value) override { return add("boolean", value ? "true" : "false"); }
+  bool number_integer(number_integer_t value) override { return add("number", cat(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return add("number", cat(value)); }
+  bool number_float(number_float_t, const string_t& text) override { return add("number", text); }
+  bool string(string_t& text) override { return add("string", text); }
+  bool binary(binary_t&) override { return add("binary", ""); }
+  bool start_object(size_t) override { return add("object", "", 1); }
+  bool end_object() override { return --depth_ >= 0; }
+  bool start_array(size_t) override { return add("array", "", 1); }
+  bool end_array() override { return --depth_ >= 0; }
+  bool key(string_t& name) override {
+    if (depth_ > 1) return true;
+    if (!seen_.insert(name).second) fail_usage(where_, "each name once", cat(printable(name, 60), " twice"));
+    members_.push_back({name, "", ""});
     return true;
-  };
-  nlohmann::ordered_json object;
-  try {
-    object = nlohmann::ordered_json::parse(json, refuse_repeated);
-  } catch (const nlohmann::json::parse_error& error) {
-    fail_usage(where, "a configuration in JSON", cat("something else at byte ", error.byte));
-  } catch (const nlohmann::json::exception&) { fail_usage(where, "a configuration in JSON", "numbers out of range"); }
-  if (!object.is_object()) fail_usage(where, "a JSON object", object.type_name());
-  return object;
+  }
+  bool parse_error(size_t at, const std::string&, const nlohmann::json::exception& error) override {
+    const bool is_syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr;
+    fail_usage(where_, "a configuration in JSON",
+               is_syntax ? cat("something else at byte ", at) : "numbers out of range");
+  }
+  [[nodiscard]] std::string_view kind() const { return kind_; }  // of the whole
+
+ private:
+  bool add(std::string_view kind, std::string_view text, int deeper = 0) {
+    if (depth_ == 0) kind_ = kind;
+    if (depth_ == 1 && kind_ == "object") {
+      members_.back().kind = kind;
+      members_.back().text = text;
+    }
+    depth_ += deeper;
+    return true;
+  }
+
+  std::string_view where_, kind_;
+  std::vector<Member>& members_;
+  std::set<std::string> seen_;
+  int depth_ = 0;
+};
+
+std::vector<Member> parse_members(std::string_view json, std::string_view where) {
+  std::vector<Member> members;
+  MemberReader reader(where, members);
+  static_cast<void>(nlohmann::json::sax_parse(json, &reader));
+  if (reader.kind() != "object") fail_usage(where, "a JSON object", reader.kind());
+  return members;
 }
 
-std::string text_of(const nlohmann::ordered_json& value, std::string_view where) {
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_number() && !value.is_boolean())
-    fail_usage(where, "a number, true, false or a text", value.type_name());
-  return value.dump();
+const std::string& text_of(const Member& member) {
+  if (member.kind != "number" && member.kind != "boolean" && member.kind != "string")
+    fail_usage(member.name, "a number, true, false or a text", member.kind);
+  return member.text;
 }
 
 }  // namespace
@@ -221,21 +261,24 @@ std::string config_to_json(const TrainConfig& config, bool one_line) {
 }
 
 TrainConfig config_from_json(std::string_view json, std::string_view where, TrainConfig base, bool complete) {
-  const nlohmann::ordered_json object = parse_object(json, where);
-  if (const auto named = object.find("preset"); named != object.end()) {
+  const std::vector<Member> members = parse_members(json, where);
+  const auto find = [&](std::string_view name) {
+    return std::find_if(members.begin(), members.end(), [&](const Member& member) { return member.name == name; });
+  };
+  if (const auto named = find("preset"); named != members.end()) {
     try {
-      base = preset(text_of(*named, "preset"));
+      base = preset(text_of(*named));
     } catch (const UsageError& error) { throw UsageError(cat(where, ": ", error.what())); }
   }
-  for (const auto& [name, value] : object.items()) {
-    if (name == "preset") continue;
-    const Field& field = field_named(name, where);
+  for (const Member& member : members) {
+    if (member.name == "preset") continue;
+    const Field& field = field_named(member.name, where);
     try {
-      set_field(base, field, text_of(value, name));
+      set_field(base, field, text_of(member));
     } catch (const UsageError& error) { throw UsageError(cat(where, ": ", error.what())); }
   }
   for (const Field& field : kFields)
-    if (complete && field.part_of_model && !object.contains(field.name)) fail_usage(where, field.name, "none");
+    if (complete && field.part_of_model && find(field.name) == members.end()) fail_usage(where, field.name, "none");
   return base;
 }
 

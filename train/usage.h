@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,11 @@ class UsageError : public Error {
 
 [[noreturn]] void fail_usage(std::string_view where, std::string_view expected, std::string_view got,
                              std::string_view mend = {});
+
+// The whole number that the text says, however it is written: 3000, 3.0, 3e3 or 30e-1; exactly, by its digits. None for
+// what is no number, not whole, or beyond 64 bits. Every whole number that a person or another program wrote is read
+// here.
+[[nodiscard]] std::optional<int64_t> whole_number(std::string_view text);
 
 // The whole text is a number within [least, most]; `where` is the flag or the field. A decimal comma is pointed at.
 [[nodiscard]] int64_t parse_integer(std::string_view where, std::string_view text, int64_t least, int64_t most);

@@ -240,13 +240,19 @@ TEST_CASE("tril sample: flags that make no sense are wrong usage") {
   check_refused(shell.sample("--temperature -1"), 2, "--temperature");
   check_refused(shell.sample("--temperature nan"), 2, "--temperature");
   check_refused(shell.sample("--length -1"), 2, "--length");
-  check_refused(shell.sample("--length 1e3"), 2, "--length");
+  check_refused(shell.sample("--length 1.5e0"), 2, "--length: expected a whole number from 0 to ");
   check_refused(shell.sample("--count 0"), 2, "--count");
   check_refused(shell.sample("--seed x"), 2, "--seed");
   check_refused(shell.sample("--temprature 1"), 2, "did you mean --temperature?");
   check_refused(shell.sample("--prompt a --prompt-file b"), 2, "one of --prompt and --prompt-file");
   check_refused(shell.run("tril sample"), 2, "a run's folder or a model file");
   check_refused(shell.run("tril sample model.safetensors more"), 2, "'more'");
+}
+
+TEST_CASE("tril sample: whole numbers are taken however they are written") {
+  const ModelShell shell;
+  const std::string expected = shell.text("--length 1000 --seed 20 --count 2 --top-k 3");
+  CHECK(shell.text("--length 1e3 --seed 2E+1 --count 2.0 --top-k 30e-1") == expected);
 }
 
 TEST_CASE("tril sample: a model or a prompt that is not there is named") {

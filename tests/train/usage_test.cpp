@@ -2,6 +2,7 @@
 
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "support/catch.h"
 #include "train/temp_folder.h"
@@ -52,6 +53,72 @@ TEST_CASE("usage: numbers are whole texts, within their range, and decimals have
   CHECK(parse_switch("s", "true"));
   CHECK_FALSE(parse_switch("s", "false"));
   CHECK(error_of([] { (void)parse_switch("s", "1"); }) == "s: expected true or false, got '1'");
+}
+
+TEST_CASE("usage: a whole number is exact, however it is written") {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max(), kLeast = std::numeric_limits<int64_t>::min();
+  const std::pair<const char*, int64_t> right[] = {{"3", 3},
+                                                   {"3.0", 3},
+                                                   {"3.", 3},
+                                                   {"03", 3},
+                                                   {"1e3", 1000},
+                                                   {"1E+3", 1000},
+                                                   {"30e-1", 3},
+                                                   {"0.003e3", 3},
+                                                   {".5e1", 5},
+                                                   {"-7.00", -7},
+                                                   {"-0", 0},
+                                                   {"-0.0e-9", 0},
+                                                   {"0e999999999999999999999", 0},
+                                                   {"1.25e2", 125},
+                                                   {"9007199254740993.0", 9007199254740993},
+                                                   {"9223372036854775807.000", kMost},
+                                                   {"9.223372036854775807e18", kMost},
+                                                   {"-9223372036854775808", kLeast},
+                                                   {"-922337203685477580.8e1", kLeast},
+                                                   {"0000000000000000000000000001", 1}};
+  for (const auto& [text, value] : right) {
+    INFO(text);
+    CHECK(whole_number(text) == value);
+  }
+  CHECK(whole_number("1" + std::string(400, '0') + "e-400") == 1);
+  CHECK(whole_number("0." + std::string(400, '0') + "1e401") == 1);
+  for (const char* text : {"",
+                           "-",
+                           ".",
+                           "-.",
+                           "e3",
+                           ".e3",
+                           "3.5",
+                           "1e-1",
+                           "30e-2",
+                           "+3",
+                           " 3",
+                           "3 ",
+                           "1e",
+                           "1e+",
+                           "1e3.0",
+                           "1e3x",
+                           "0x10",
+                           "nan",
+                           "inf",
+                           "-inf",
+                           "infinity",
+                           "1,000",
+                           "1_000",
+                           "1.0.0",
+                           "--3",
+                           "3-",
+                           "9223372036854775808",
+                           "-9223372036854775809",
+                           "1e19",
+                           "9.3e18",
+                           "1e99999999999999999999",
+                           "9223372036854775807.5",
+                           "3.00000000000000000000000001"}) {
+    INFO(text);
+    CHECK_FALSE(whole_number(text).has_value());
+  }
 }
 
 TEST_CASE("usage: what cannot be seen is shown escaped") {
