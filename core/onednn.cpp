@@ -23,11 +23,34 @@ void multiply_plainly(bool transpose_a, bool transpose_b, int64_t m, int64_t n, 
     }
 }
 
-// A set's number has the bits of all that it includes.
-bool covers(dnnl::cpu_isa wanted) {
-  const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa()), bits = static_cast<unsigned>(wanted);
-  return (has & bits) == bits;
+// A set's number has the bits of all that it includes. Off x86, oneDNN names a set that it does not use.
+bool covers(unsigned number, dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (number & bits) == bits;
 }
+
+unsigned effective_number() { return static_cast<unsigned>(dnnl::get_effective_cpu_isa()); }
+
+bool is_x86(const CompilerTarget& target) { return target.machine == "x86-64"; }
+
+bool uses(dnnl::cpu_isa wanted) { return is_x86(compiler_target()) && covers(effective_number(), wanted); }
+
+struct NamedIsa {
+  dnnl::cpu_isa isa;
+  std::string_view name;
+};
+// The richest first.
+constexpr NamedIsa kIsas[] = {{dnnl::cpu_isa::avx512_core_amx, "AVX-512 AMX"},
+#if DNNL_VERSION_MAJOR >= 3
+                              {dnnl::cpu_isa::avx512_core_fp16, "AVX-512 FP16"},
+#endif
+                              {dnnl::cpu_isa::avx512_core_bf16, "AVX-512 BF16"},
+                              {dnnl::cpu_isa::avx512_core_vnni, "AVX-512 VNNI"},
+                              {dnnl::cpu_isa::avx512_core, "AVX-512"},
+                              {dnnl::cpu_isa::avx2_vnni, "AVX2 VNNI"},
+                              {dnnl::cpu_isa::avx2, "AVX2"},
+                              {dnnl::cpu_isa::avx, "AVX"},
+                              {dnnl::cpu_isa::sse41, "SSE4.1"}};
 
 }  // namespace
 
@@ -62,27 +85,38 @@ std::string onednn_version() {
   return cat(version->major, ".", version->minor, ".", version->patch);
 }
 
-bool onednn_uses_amx() { return covers(dnnl::cpu_isa::avx512_core_amx); }
-bool onednn_uses_avx512_bf16() { return covers(dnnl::cpu_isa::avx512_core_bf16); }
+bool onednn_uses_amx() { return uses(dnnl::cpu_isa::avx512_core_amx); }
+bool onednn_uses_avx512_bf16() { return uses(dnnl::cpu_isa::avx512_core_bf16); }
 
-std::string cpu_isa() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41: return "SSE4.1";
-    case dnnl::cpu_isa::avx: return "AVX";
-    case dnnl::cpu_isa::avx2: return "AVX2";
-    case dnnl::cpu_isa::avx2_vnni: return "AVX2 VNNI";
-    case dnnl::cpu_isa::avx512_core: return "AVX-512";
-    case dnnl::cpu_isa::avx512_core_vnni: return "AVX-512 VNNI";
-    case dnnl::cpu_isa::avx512_core_bf16: return "AVX-512 BF16";
-    default: break;
-  }
-#if DNNL_VERSION_MAJOR >= 3
-  if (dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx) return "AVX-512 AMX";
-  if (dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_fp16) return "AVX-512 FP16";
+CompilerTarget compiler_target() {
+#if defined(__x86_64__)
+  return {"x86-64", ""};
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_SVE)
+  return {"aarch64", "SVE"};
+#elif defined(__aarch64__)
+  return {"aarch64", "NEON"};
+#elif defined(__powerpc64__) && defined(__VSX__)
+  return {"ppc64", "VSX"};
+#elif defined(__riscv) && defined(__riscv_vector)
+  return {"riscv", "V"};
+#elif defined(__riscv)
+  return {"riscv", ""};
+#elif defined(__s390x__) && defined(__VEC__)
+  return {"s390x", "vector facility"};
+#elif defined(__loongarch_sx)
+  return {"loongarch", "LSX"};
 #else
-  if (dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx) return "AVX-512 AMX";
+  return {"not x86-64", ""};
 #endif
+}
+
+std::string isa_name(const CompilerTarget& target, unsigned onednn_number) {
+  if (!is_x86(target)) return cat(target.machine, target.vectors.empty() ? "" : cat(" (", target.vectors, ")"));
+  for (const auto& [isa, name] : kIsas)
+    if (covers(onednn_number, isa)) return std::string(name);
   return "baseline";
 }
+
+std::string cpu_isa() { return isa_name(compiler_target(), effective_number()); }
 
 }  // namespace tril

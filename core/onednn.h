@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace tril {
 
@@ -18,7 +19,17 @@ void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
 void onednn_prepare();
 
 [[nodiscard]] std::string onednn_version();  // "3.7.2"
-[[nodiscard]] std::string cpu_isa();         // the instruction set oneDNN uses here
+[[nodiscard]] std::string cpu_isa();         // the instruction set of its products here, as isa_name calls it
+
+// What this code was compiled for: the machine, "x86-64" for one, and elsewhere its vectors, empty where it has none.
+struct CompilerTarget {
+  std::string_view machine, vectors;
+};
+[[nodiscard]] CompilerTarget compiler_target();
+// On x86-64, "AVX2": the richest set that oneDNN's number for what it uses covers. Elsewhere that number means nothing,
+// and what the compiler was told is the truth: "aarch64 (NEON)".
+[[nodiscard]] std::string isa_name(const CompilerTarget& target, unsigned onednn_number);
+
 [[nodiscard]] bool onednn_uses_amx();
 [[nodiscard]] bool onednn_uses_avx512_bf16();
 

@@ -1,6 +1,5 @@
 // tril info: what is in a model, or what this program and this machine are.
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/bf16_gemm.h"
@@ -9,6 +8,7 @@
 #include "train/cli/flags.h"
 #include "train/cli/json_output.h"
 #include "train/cli/output.h"
+#include "train/cpu_name.h"
 #include "train/log.h"
 #include "train/model_file.h"
 #include "train/report.h"
@@ -30,15 +30,6 @@ Flags info_flags() {
                             "  tril info\n"
                             "  tril info runs/stories --json\n"},
                {{.name = "json", .help = "Print one JSON object."}});
-}
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
 }
 
 Json about_program() {
