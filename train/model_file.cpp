@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -17,14 +16,26 @@ namespace tril {
 namespace {
 
 constexpr const char *kConfigKey = "tril.config", *kVocabularyKey = "tril.vocabulary", *kStateKey = "tril.state";
-constexpr const char* kVersionKey = "tril.version";  // of the program that wrote it, for people
+constexpr const char* kOptimizerStepKey = "tril.step";  // as train/checkpoint.cpp writes it
+constexpr const char* kVersionKey = "tril.version";     // of the program that wrote it, for people
 constexpr const char *kHead = "lm_head.weight", *kHeadIs = "transformer.wte.weight";
 
 const std::string& metadata_of(const Safetensors& file, const char* key) {
   const auto found = file.metadata.find(key);
-  TRIL_CHECK(found != file.metadata.end(), file.where, cat("a model of tril, with \"", key, "\" in its metadata"),
-             "none");
+  if (found == file.metadata.end()) refuse_foreign_model(file.where, key, file.metadata.contains(kOptimizerStepKey));
   return found->second;
+}
+
+// The entry of a parameter. Who saves the embedding and the head that is tied to it as one, may keep either name:
+// safetensors' save_model keeps the head's.
+const SafetensorsEntry* find_entry(const Safetensors& file, std::string_view name) {
+  const SafetensorsEntry* const entry = file.find(name);
+  return entry == nullptr && name == kHeadIs ? file.find(kHead) : entry;
+}
+
+// nanoGPT's causal mask, which it keeps among its tensors where PyTorch has no attention of its own.
+bool is_mask(const SafetensorsEntry& entry) {
+  return entry.name.ends_with(".attn.bias") && entry.shape.size() == 4 && entry.shape[0] == 1 && entry.shape[1] == 1;
 }
 
 std::string state_to_json(const ModelState& state) {
@@ -45,13 +56,15 @@ std::string state_to_json(const ModelState& state) {
   return json + "]}}";
 }
 
-constexpr double kMostWhole = 0x1p53;  // what every reader holds exactly
+constexpr int64_t kMostWhole = int64_t{1} << 53;  // what every reader holds exactly
 
-// Whole numbers as JSON has them: nothing negative, fractional or too large.
-int64_t whole(const nlohmann::json& value) {
-  const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(kMostWhole);
+// Whole numbers, not negative and not beyond what every reader holds exactly; with a fraction, below it, as what was
+// beyond may have been rounded down to it.
+int64_t whole(const nlohmann::json& value, int64_t most = kMostWhole) {
+  const auto number = value.is_number() ? whole_number(value.dump()) : std::nullopt;
+  const bool fits = number && *number >= 0 && *number <= most && !(value.is_number_float() && *number >= kMostWhole);
   if (!fits) throw Error("a number that is not whole, or out of range");
-  return value.get<int64_t>();
+  return *number;
 }
 
 double finite(const nlohmann::json& value) {
@@ -63,7 +76,7 @@ double finite(const nlohmann::json& value) {
 // What files that are older than the count hold: their batch had never changed, or had always been the present one.
 int64_t samples_of(int64_t steps, const TrainConfig& training) {
   const double a_step = static_cast<double>(training.batch) * static_cast<double>(training.accumulate);
-  return static_cast<int64_t>(std::min(static_cast<double>(steps) * a_step, kMostWhole));
+  return static_cast<int64_t>(std::min(static_cast<double>(steps) * a_step, static_cast<double>(kMostWhole)));
 }
 
 LossRule rule_from_json(const nlohmann::json& json) {
@@ -97,7 +110,7 @@ ModelState state_from_json(const std::string& text, const std::string& where, co
     const nlohmann::json& identity = json.at("text");
     if (!identity.is_object()) throw Error("a text that is no JSON object");
     state.text.bytes = whole(identity.at("bytes"));
-    state.text.crc32 = static_cast<uint32_t>(whole(identity.at("crc32")));
+    state.text.crc32 = static_cast<uint32_t>(whole(identity.at("crc32"), std::numeric_limits<uint32_t>::max()));
     for (const nlohmann::json& path : identity.at("paths")) state.text.paths.push_back(path.get<std::string>());
   } catch (const nlohmann::json::exception& error) {
     fail(where, cat("the state of a run in \"", kStateKey, "\""), printable(error.what(), 160));
@@ -152,7 +165,7 @@ void check_tensors(const Safetensors& file, const ParamStore& params) {
   std::set<std::string_view> expected;
   for (const ParamInfo& param : params.params()) {
     expected.insert(param.name);
-    const SafetensorsEntry* const entry = file.find(param.name);
+    const SafetensorsEntry* const entry = find_entry(file, param.name);
     const auto dims = param.value.shape.dims();
     if (entry == nullptr) {
       missing.add(param.name);
@@ -162,7 +175,8 @@ void check_tensors(const Safetensors& file, const ParamStore& params) {
     }
   }
   for (const SafetensorsEntry& entry : file.entries)
-    if (!expected.contains(entry.name) && entry.name != kHead) unexpected.add(printable(entry.name, 80));
+    if (!expected.contains(entry.name) && entry.name != kHead && !is_mask(entry))
+      unexpected.add(printable(entry.name, 80));
   std::string all;
   missing.append_to(all, "missing");
   unexpected.append_to(all, "unexpected");
@@ -192,6 +206,7 @@ Model lay_out(const TrainConfig& training, const Tokenizer& tokenizer, ParamStor
               .state = {},
               .params = std::make_unique<ParamStore>(DType::f32, static_cast<uint64_t>(training.seed)),
               .gpt = nullptr,
+              .as_written = true,
               .where = {},
               .warnings = {}};
   model.gpt = std::make_unique<Gpt>(*model.params, model.config);
@@ -204,7 +219,7 @@ void load_weights(const Safetensors& file, Model& model) {
   std::string first;
   for (const ParamInfo& param : model.params->params()) {
     float* const values = param.value.ptr<float>();
-    load_as_f32(file, *file.find(param.name), {values, static_cast<size_t>(param.value.count())});
+    load_as_f32(file, *find_entry(file, param.name), {values, static_cast<size_t>(param.value.count())});
     const int64_t here =
         std::count_if(values, values + param.value.count(), [](float value) { return !std::isfinite(value); });
     if (bad == 0 && here > 0) first = param.name;
@@ -229,23 +244,23 @@ Model with_training(Model model, const TrainConfig& training) {
   std::memcpy(made.params->data(), model.params->data(),
               static_cast<size_t>(made.params->elements() * size_of(DType::f32)));
   made.state = std::move(model.state);
+  made.as_written = model.as_written;
   made.where = std::move(model.where);
   made.warnings = std::move(model.warnings);
   return made;
 }
 
-std::string model_path(const std::string& path) {
-  std::error_code unreadable;
-  TRIL_CHECK(std::filesystem::exists(std::filesystem::symlink_status(path, unreadable)) || path.empty(),
-             printable(path), "a run folder or a model file", "none of that name", "tril train makes one");
-  if (!std::filesystem::is_directory(path, unreadable)) return path;
-  for (const char* name : {"/model.safetensors", "/last.safetensors"})
-    if (std::filesystem::exists(path + name, unreadable)) return path + name;
-  fail(printable(path), "a run folder, with model.safetensors or last.safetensors", "a folder without them");
+bool is_untrained(const Model& model) {
+  if (!model.state.known || model.state.step > 0) return false;
+  const Model initial = make_model(model.training, model.tokenizer);
+  return std::memcmp(initial.params->data(), model.params->data(),
+                     static_cast<size_t>(model.params->elements() * size_of(DType::f32))) == 0;
 }
 
 Model load_model(const std::string& path) {
-  const Safetensors file = read_safetensors(model_path(path));
+  const std::string whole_path = model_path(path);
+  expect_model_file(whole_path);
+  const Safetensors file = read_safetensors(whole_path);
   const TrainConfig training = read_config(file);
   const Tokenizer tokenizer = Tokenizer::from_json(metadata_of(file, kVocabularyKey), file.where);
   // Before a model is laid out by it, a configuration must be backed by what the file holds.
@@ -259,9 +274,10 @@ Model load_model(const std::string& path) {
   }
   Model model = lay_out(training, tokenizer, ParamStore::Fill::zero);
   model.where = file.where;
+  model.as_written = file.verified;
   load_weights(file, model);
-  if (file.metadata.contains(kStateKey))
-    model.state = state_from_json(file.metadata.at(kStateKey), file.where, training);
+  model.state.known = file.metadata.contains(kStateKey);
+  if (model.state.known) model.state = state_from_json(file.metadata.at(kStateKey), file.where, training);
   return model;
 }
 
@@ -271,12 +287,12 @@ void save_model(const std::string& path, const Model& model) {
     const auto dims = param.value.shape.dims();
     tensors.push_back({param.name, "F32", {dims.begin(), dims.end()}, param.value.data});
   }
-  write_safetensors(path, tensors,
-                    {{kConfigKey, config_to_json(model.training, true)},
-                     {kVocabularyKey, model.tokenizer.to_json()},
-                     {kStateKey, state_to_json(model.state)},
-                     {kVersionKey, TRIL_VERSION},
-                     {kHead, kHeadIs}});
+  std::map<std::string, std::string> metadata = {{kConfigKey, config_to_json(model.training, true)},
+                                                 {kVocabularyKey, model.tokenizer.to_json()},
+                                                 {kVersionKey, TRIL_VERSION},
+                                                 {kHead, kHeadIs}};
+  if (model.state.known) metadata.emplace(kStateKey, state_to_json(model.state));
+  write_safetensors(path, tensors, std::move(metadata));
 }
 
 }  // namespace tril

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/dtype.h"
@@ -34,6 +35,7 @@ struct LossRule {
 
 // How far training had come when the weights were stored.
 struct ModelState {
+  bool known = true;  // false: the file does not tell, as one of weights alone, and the rest means nothing
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   int64_t step = 0;              // updates made,
   int64_t samples = 0;           // and samples drawn for them: where in the order of the data training goes on
@@ -52,6 +54,7 @@ struct Model {
   ModelState state;
   std::unique_ptr<ParamStore> params;  // frozen, f32
   std::unique_ptr<Gpt> gpt;
+  bool as_written = true;             // false: it has no checksum, as where another program has changed its weights
   std::string where;                  // the file it came from, as messages name it
   std::vector<std::string> warnings;  // found while loading, worth a line of the log
 };
@@ -67,6 +70,14 @@ struct Model {
 [[nodiscard]] Model load_model(const std::string& path);
 // The file that load_model would read.
 [[nodiscard]] std::string model_path(const std::string& path);
+// Throws where the file is, by its beginning, no model: what it is, and what its giver may have meant.
+void expect_model_file(const std::string& path);
+// The error for a safetensors file without this key.
+[[noreturn]] void refuse_foreign_model(const std::string& path, std::string_view missing, bool is_optimizer);
+
+// Whether the weights are those that training begins with: by the model's state and, since other programs change
+// weights and leave the state, by each of them.
+[[nodiscard]] bool is_untrained(const Model& model);
 
 // Atomically: whatever happens, `path` holds the old model or the new one. Throws WriteError (train/files.h).
 void save_model(const std::string& path, const Model& model);

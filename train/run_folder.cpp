@@ -25,7 +25,11 @@ std::string prepare(std::string path, RunFolder::For purpose) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status)) {
-    TRIL_CHECK(fs::is_directory(status), printable(path), "a folder", "a file");
+    const fs::path folder = fs::path(path).parent_path();
+    const bool of_run = fs::exists(folder / kLastFile, error);
+    TRIL_CHECK(fs::is_directory(status), printable(path),
+               purpose == RunFolder::For::resume ? "a run folder" : "a folder", "a file",
+               of_run ? cat("give the folder that it lies in: ", printable(folder.string())) : "");
   } else if (purpose == RunFolder::For::resume) {
     fail(printable(path), "a run folder", fs::status_known(status) ? "none of that name" : error.message());
   } else {

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/check.h"
+#include "train/file_kind.h"
 #include "train/files.h"
 #include "train/run_folder.h"
 #include "train/utf8.h"
@@ -32,7 +33,7 @@ bool is_run(const fs::path& folder) {
 
 void list_folder(const std::string& folder, std::vector<Source>& sources, Text& text) {
   TRIL_CHECK(!is_run(folder), printable(folder), "a folder of texts", "a run's folder",
-             "to go on with the run, give it behind --resume");
+             cat("to go on with the run: tril train --resume ", printable(folder)));
   std::error_code error;
   std::vector<std::string> found;
   int64_t others = 0, hidden = 0, runs = 0;
@@ -102,7 +103,7 @@ void append_source(const Source& source, TokenKind tokens, Text& text) {
     InputFile(source.path).read_rest(all, kNoLimit);
   }
   const bool marked = tokens == TokenKind::kChar && std::string_view(all).substr(begin).starts_with(kByteOrderMark);
-  if (tokens == TokenKind::kChar) check_utf8(std::string_view(all).substr(begin), where);
+  if (tokens == TokenKind::kChar) check_text(std::string_view(all).substr(begin), where);
   if (marked) {
     all.erase(begin, kByteOrderMark.size());
     text.notes.push_back(cat(where, ": a byte order mark at the start was left out"));

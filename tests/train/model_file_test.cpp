@@ -226,19 +226,64 @@ TEST_CASE("model file: without the metadata of a model it is none") {
   for (const char* key : {"tril.config", "tril.vocabulary"}) {
     Parts parts(tiny_model());
     parts.metadata.erase(key);
-    CHECK_THAT(parts.refusal(),
-               contains(cat("m: expected a model of tril, with \"", key, "\" in its metadata, got none")));
+    CHECK_THAT(parts.refusal(), contains(cat("m: expected a model of tril, with \"", key,
+                                             "\" in its metadata, got a safetensors file without it; ")));
   }
   Parts parts(tiny_model());
   parts.metadata.erase("tril.state");
   CHECK(parts.refusal().empty());
 }
 
+TEST_CASE("model file: without a state nothing is said of one, and it is written again as it came") {
+  Parts parts(tiny_model());
+  parts.metadata.erase("tril.state");
+  const TempFolder folder;
+  write_safetensors(folder / "m", parts.tensors, parts.metadata);
+  const Model weights_alone = load_model(folder / "m");
+  CHECK_FALSE(weights_alone.state.known);
+  CHECK_FALSE(is_untrained(weights_alone));
+  save_model(folder / "again", weights_alone);
+  CHECK_FALSE(load_model(folder / "again").state.known);
+  CHECK_FALSE(read_safetensors(folder / "again").metadata.contains("tril.state"));
+}
+
+TEST_CASE("model file: untrained are weights as training begins with them, whatever step the file tells") {
+  Parts parts(tiny_model());
+  const auto untrained = [&] {
+    const TempFolder folder;
+    write_safetensors(folder / "m", parts.tensors, parts.metadata);
+    return is_untrained(load_model(folder / "m"));
+  };
+  CHECK(untrained());
+  std::vector<float> changed(9 * 8, 0.5f);
+  parts.tensor("transformer.wte.weight").data = changed.data();  // as another program trains, and keeps the state
+  CHECK_FALSE(untrained());
+}
+
+TEST_CASE("model file: the embedding may have the name of the head that is tied to it, and masks are no weights") {
+  const Model model = tiny_model();
+  Parts parts(model);
+  parts.tensor("transformer.wte.weight").name = "lm_head.weight";  // as safetensors' save_model leaves it
+  parts.metadata["transformer.wte.weight"] = "lm_head.weight";
+  const std::vector<float> mask(8 * 8, 1.0f);
+  parts.tensors.push_back({"transformer.h.0.attn.bias", "F32", {1, 1, 8, 8}, mask.data()});
+  const TempFolder folder;
+  write_safetensors(folder / "m", parts.tensors, parts.metadata);
+  CHECK(same_bits(weights(load_model(folder / "m")), weights(model)));
+  parts.tensors.back().shape = {64};
+  CHECK_THAT(parts.refusal(), contains("unexpected transformer.h.0.attn.bias"));
+  parts.tensors.pop_back();
+  parts.tensor("lm_head.weight").name = "head.weight";
+  CHECK_THAT(parts.refusal(), contains("missing transformer.wte.weight; unexpected head.weight"));
+}
+
 TEST_CASE("model file: a state that makes no sense is refused") {
   const auto refused = [](const std::string& from, const std::string& to) {
     return Parts(tiny_model()).refusal("tril.state", from, to);
   };
-  for (const char* step : {"-1", "1.5", "1e3", "99999999999999999999", "null", "\"1\"", "[]"}) {
+  for (const char* step : {"5.0", "5e0", "50e-1"}) CHECK(refused("\"step\":0", cat("\"step\":", step)).empty());
+  for (const char* step :
+       {"-1", "-1.0", "1.5", "9007199254740992.0", "1e300", "99999999999999999999", "null", "\"1\"", "[]"}) {
     INFO(step);
     CHECK_THAT(refused("\"step\":0", cat("\"step\":", step)),
                contains("m: expected the state of a run in \"tril.state\""));
@@ -251,6 +296,8 @@ TEST_CASE("model file: a state that makes no sense is refused") {
                contains("m: expected the state of a run"));
   }
   CHECK(refused("\"step\":0,\"samples\":0", "\"step\":9007199254740992").empty());  // counted as far as numbers go
+  CHECK_THAT(refused("\"crc32\":0", "\"crc32\":4294967296"), contains("m: expected the state of a run"));
+  CHECK(refused("\"crc32\":0", "\"crc32\":4294967295.0").empty());
   CHECK_THAT(refused("\"step\":0", "\"loss\":1e999,\"step\":0"), contains("m: expected the state of a run"));
   CHECK_THAT(refused("\"paths\":[]", "\"paths\":[1]"), contains("m: expected the state of a run"));
   CHECK_THAT(refused("\"paths\":[]", std::string(100'000, '[')), contains("m: expected the state of a run"));

@@ -4,7 +4,7 @@
 #include "train/cli/field_flags.h"
 #include "train/cli/output.h"
 #include "train/corpus.h"
-#include "train/files.h"
+#include "train/file_kind.h"
 #include "train/log.h"
 #include "train/memory.h"
 #include "train/precision.h"
@@ -77,7 +77,8 @@ int run_bench(int argc, const char* const* argv) {
     constexpr int64_t kLongest = 1 << 20;
     const std::string path = flags.text("compare");
     if (path.empty()) fail_usage("--compare", "the name of a file", "an empty one");
-    earlier = read_earlier(read_file(path, kLongest), printable(path), subject);
+    const std::string json = read_json_file(path, kLongest, "a result of tril bench --json");
+    earlier = read_earlier(json, printable(path), subject);
   }
   Model model = make_model(config, tokenizer);
   const BenchFigures figures = measure(context, model, data);

@@ -70,6 +70,8 @@ Result on_texts(Context& context, const Model& model, const std::vector<std::str
 }
 
 Result on_validation_part(Context& context, const Model& model, const std::vector<std::string>& paths) {
+  TRIL_CHECK(model.state.known, model.where, "a model that tells what text it was trained on", "one that does not",
+             "give a text to measure on, without --validation");
   Corpus corpus =
       paths.empty() ? find_corpus(model.state.text, model.training.tokens, cat(program, " eval RUN TEXT --validation"))
                     : load_corpus(paths, model.training.tokens);

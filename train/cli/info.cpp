@@ -71,13 +71,15 @@ Json about_model(const Model& model) {
     json["characters"] = all;
   }
   const ModelState& state = model.state;
-  json["step"] = state.step;
-  if (!std::isnan(state.loss)) json["loss"] = state.loss;
-  if (!std::isnan(state.best_loss)) {
+  if (state.known) json["step"] = state.step;
+  // Of weights that another program has changed, the losses are not known.
+  if (model.as_written && !std::isnan(state.loss)) json["loss"] = state.loss;
+  if (model.as_written && !std::isnan(state.best_loss)) {
     json["best_loss"] = state.best_loss;
     json["best_step"] = state.best_step;
   }
-  json["trained_on"] = state.text.paths.empty() ? Json("the built-in stories") : Json(state.text.paths);
+  if (state.known)
+    json["trained_on"] = state.text.paths.empty() ? Json("the built-in stories") : Json(state.text.paths);
   json["config"] = Json::parse(config_to_json(model.training));
   json["tensors"] = about_tensors(*model.params);
   return json;
@@ -100,7 +102,7 @@ void append_lines(std::string& page, const Json& json) {
     const bool is_loss = name == "loss" || name == "best_loss";
     const std::string text = is_loss             ? cat(value.dump(), " nats, of the validation part")
                              : value.is_string() ? printable(value.get<std::string>())
-                                                 : json_text(value);
+                                                 : printable(json_text(value));
     page += cat(name, std::string(kNameWidth - std::min(name.size(), kNameWidth - 1), ' '), text, "\n");
   }
 }

@@ -81,7 +81,9 @@ bool has_piped_prompt(Log& log) {
   if (S_ISREG(input.st_mode)) return true;
   if (!S_ISFIFO(input.st_mode) && !S_ISSOCK(input.st_mode)) return false;
   pollfd ready{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-  if (::poll(&ready, 1, kPatienceMs) == 1) return true;
+  int found;
+  do { found = ::poll(&ready, 1, kPatienceMs); } while (found < 0 && errno == EINTR);
+  if (found == 1) return true;
   log.note("standard input is a pipe that is silent, so there is no prompt; --prompt - waits for it");
   return false;
 }
@@ -216,7 +218,7 @@ int run_sample(int argc, const char* const* argv) {
   Log log;
   const Model model = load_model(flags.arguments()[0]);
   for (const std::string& line : model.warnings) log.warn(line);
-  if (model.state.step == 0) log.warn("the model has not been trained yet (step 0): it writes at random");
+  if (is_untrained(model)) log.warn("the model has not been trained yet (step 0): it writes at random");
   const std::string prompt = prompt_text(flags, model.tokenizer.kind(), log);
   // A text that the model cannot write would never stop it.
   static_cast<void>(model.tokenizer.encode(job.write.stop, "--stop"));

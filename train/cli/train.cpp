@@ -10,6 +10,7 @@
 #include "train/cli/output.h"
 #include "train/cli/shell.h"
 #include "train/corpus.h"
+#include "train/file_kind.h"
 #include "train/log.h"
 #include "train/memory.h"
 #include "train/precision.h"
@@ -82,7 +83,8 @@ TrainConfig new_config(const Flags& flags) {
     std::error_code unreadable;
     if (std::filesystem::is_directory(path, unreadable)) path = cat(path, "/", kConfigFile);
     constexpr int64_t kLongest = 1 << 20;
-    config = config_from_json(read_file(path, kLongest), printable(path), config);
+    config =
+        config_from_json(read_json_file(path, kLongest, "a configuration in JSON, or a run"), printable(path), config);
   }
   for (const Field& field : fields())
     if (const auto text = given_text(flags, field)) set_field(config, field, *text);
