@@ -49,7 +49,7 @@ Arguments parse(int count, char** values) {
 }
 
 tril::Text load(const std::string& file) {
-  if (!file.empty()) return tril::load_texts(std::vector{file}, tril::TokenKind::kChar);
+  if (!file.empty()) return tril::load_texts(std::vector{file}, {});
   tril::Text stories;
   stories.name = "the built-in stories";
   stories.bytes = tril::builtin_corpus().text;

@@ -59,7 +59,8 @@ constexpr std::array kFields = {
           kMany},
     Field{"eval-tokens", "N", kWatching,
           "Evaluate on about so many tokens, spread over the validation part; 0 for all.", &C::eval_tokens, 0, kMost},
-    Field{"sample-length", "N", kWatching, "Characters of the sample shown after each evaluation; 0 for none.",
+    Field{"sample-length", "N", kWatching,
+          "Characters of the sample shown after each evaluation (bytes, of a model of bytes); 0 for none.",
           &C::sample_length, 0, 1e6},
     Field{"log-every", "N", kWatching, "Steps between two lines of log.jsonl.", &C::log_every, 1, kMany},
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "train/text_place.h"
 #include "train/utf8.h"
 
 namespace tril {
@@ -17,7 +18,7 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
-Corpus load_corpus(const std::vector<std::string>& paths, TokenKind tokens) {
+Corpus load_corpus(const std::vector<std::string>& paths, const TextRules& rules) {
   Corpus corpus;
   if (paths.empty()) {
     corpus.stories = builtin_corpus();
@@ -26,22 +27,51 @@ Corpus load_corpus(const std::vector<std::string>& paths, TokenKind tokens) {
     corpus.text.files = 1;
     return corpus;
   }
-  corpus.text = load_texts(paths, tokens);
+  corpus.text = load_texts(paths, rules);
+  corpus.all_files = rules.all_files;
   std::transform(paths.begin(), paths.end(), std::back_inserter(corpus.paths), absolute);
   return corpus;
 }
 
-Corpus find_corpus(const TextIdentity& identity, TokenKind tokens, std::string_view give_again) {
+TextRules reading_rules(const Model& model, bool all_files) {
+  return {
+      .tokens = model.training.tokens, .all_files = all_files, .line_feed = model.tokenizer.find(U'\n').has_value()};
+}
+
+TextRules training_rules(const Model& model) { return reading_rules(model, model.state.text.all_files); }
+
+Split training_split(const Model& model) { return {model.training.val_fraction, model.state.text.old_split}; }
+
+std::vector<std::string> known_paths(const TextIdentity& identity, const std::string& folder) {
+  if (identity.names.empty()) return {};  // the built-in stories
+  return stored_text_paths(folder).value_or(identity.paths);
+}
+
+Corpus find_corpus(const Model& model, const std::string& folder, std::string_view give_again) {
+  const TextIdentity& identity = model.state.text;
+  const std::vector<std::string> paths = known_paths(identity, folder);
   const auto is_input = [](const std::string& path) { return path == "-"; };
-  TRIL_CHECK(std::none_of(identity.paths.begin(), identity.paths.end(), is_input), "text",
-             "the text that the model was trained on", "standard input, which is over",
+  const auto& known = paths.empty() ? identity.names : paths;
+  TRIL_CHECK(std::none_of(known.begin(), known.end(), is_input), "text", "the text that the model was trained on",
+             "standard input, which is over",
              cat("give it again: ", give_again, ", where TEXT is a file or, with - in its place, standard input"));
-  for (const std::string& path : identity.paths) {
+  TRIL_CHECK(paths.size() == known.size(), printable(known.front()), "the text that the model was trained on",
+             "its name alone", cat("give its place: ", give_again));
+  for (const std::string& path : paths) {
     std::error_code error;
     TRIL_CHECK(std::filesystem::exists(path, error), printable(path), "the text that the model was trained on",
                "none of that name", cat("give its new place: ", give_again));
   }
-  return load_corpus(identity.paths, tokens);
+  return load_corpus(paths, training_rules(model));
+}
+
+TextIdentity identity_of(const Corpus& corpus, const Dataset& data, const Split& split) {
+  return {.names = text_names(corpus.paths),
+          .paths = corpus.paths,
+          .bytes = data.text_bytes(),
+          .crc32 = data.text_crc32(),
+          .all_files = corpus.all_files,
+          .old_split = split.old};
 }
 
 void expect_same_text(const TextIdentity& identity, const Dataset& data, const std::string& name) {

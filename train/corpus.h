@@ -17,14 +17,26 @@ namespace tril {
 struct Corpus {
   Text text;
   std::vector<std::string> paths;        // absolute, "-" for standard input; none: the built-in stories
+  bool all_files = false;                // how they were read (TextRules)
   std::optional<BuiltinCorpus> stories;  // with each character's probability, where that is what the text is
 };
 
-[[nodiscard]] Corpus load_corpus(const std::vector<std::string>& paths, TokenKind tokens);
+[[nodiscard]] Corpus load_corpus(const std::vector<std::string>& paths, const TextRules& rules);
 
-// The text that a model was trained on, once more; throws where it is not there. `give_again`: how to give it from
-// another place.
-[[nodiscard]] Corpus find_corpus(const TextIdentity& identity, TokenKind tokens, std::string_view give_again);
+// By which files become the text that a model was trained on.
+[[nodiscard]] TextRules training_rules(const Model& model);
+// And any text for it: by its vocabulary.
+[[nodiscard]] TextRules reading_rules(const Model& model, bool all_files);
+// The split of that text.
+[[nodiscard]] Split training_split(const Model& model);
+
+// Where that text lies, as the model's folder or, in files of older versions, the model itself knows; else empty.
+[[nodiscard]] std::vector<std::string> known_paths(const TextIdentity& identity, const std::string& folder);
+// The text that a model in this folder was trained on, once more; throws where it is not there. `give_again`: how to
+// give it from another place.
+[[nodiscard]] Corpus find_corpus(const Model& model, const std::string& folder, std::string_view give_again);
+// What a model is to know of the text that it is trained on; `split` is the one of `data`.
+[[nodiscard]] TextIdentity identity_of(const Corpus& corpus, const Dataset& data, const Split& split);
 // Throws where the dataset is made from another text than `identity` describes.
 void expect_same_text(const TextIdentity& identity, const Dataset& data, const std::string& name);
 

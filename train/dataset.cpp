@@ -1,6 +1,7 @@
 #include "train/dataset.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "core/check.h"
@@ -38,6 +39,53 @@ int64_t begin_of(int64_t sample, uint64_t seed, int64_t bound) {
   return static_cast<int64_t>(static_cast<Wide>(place) * static_cast<uint64_t>(bound) >> 64);
 }
 
+// total x fraction, rounded up, where the fraction's shortest digits are those that it was written with.
+int64_t share_rounded_up(int64_t total, double fraction) {
+  char text[32];
+  const auto written = std::to_chars(text, text + sizeof text, fraction, std::chars_format::scientific);
+  const std::string_view number(text, static_cast<size_t>(written.ptr - text));
+  const size_t e = number.find('e');
+  int power = 0;  // of ten; the fraction is below 1, so its exponent is negative or 0
+  std::from_chars(number.data() + e + 1, number.data() + number.size(), power);
+  int64_t digits = 0;  // 17 at most
+  for (const char c : number.substr(0, e))
+    if (c != '.') digits = 10 * digits + (c - '0');
+  __extension__ using Wide = __int128;
+  Wide product = static_cast<Wide>(total) * digits;
+  bool rest = false;
+  for (auto places = static_cast<int>(e > 2 ? e - 2 : 0) - power; places > 0; --places, product /= 10)
+    rest |= product % 10 != 0;
+  return static_cast<int64_t>(product) + (rest ? 1 : 0);
+}
+
+// Counts the characters of bytes that come piece by piece.
+class CharCounter {
+ public:
+  void add(std::string_view piece, bool last) {
+    constexpr size_t kMostContinuing = 3;
+    bytes_ += piece;
+    size_t at = 0;
+    if (first_)  // the end of a character that began before
+      while (at < std::min(bytes_.size(), kMostContinuing) && (static_cast<unsigned char>(bytes_[at]) & 0xC0) == 0x80)
+        ++at;
+    first_ = false;
+    while (valid_ && at < bytes_.size()) {
+      const Utf8Char c = decode_utf8(bytes_, at);
+      if (c.fault == Utf8Fault::kTruncated && !last) break;
+      valid_ = c.fault == Utf8Fault::kNone;
+      ++count_;
+      at += static_cast<size_t>(c.length);
+    }
+    bytes_.erase(0, at);
+  }
+  [[nodiscard]] std::optional<int64_t> count() const { return valid_ ? std::optional(count_) : std::nullopt; }
+
+ private:
+  std::string bytes_;
+  int64_t count_ = 0;
+  bool first_ = true, valid_ = true;
+};
+
 }  // namespace
 
 Tokens::Tokens(std::string text, const Tokenizer& tokenizer, std::string_view where) {
@@ -74,6 +122,22 @@ void Tokens::copy(int64_t begin, int64_t count, int32_t* out) const {
       ids_);
 }
 
+TextAmount amount_of(const Tokens& tokens, const Tokenizer& tokenizer, int64_t begin, int64_t end) {
+  constexpr int64_t kBlock = 1 << 14;
+  std::vector<int32_t> block(static_cast<size_t>(kBlock));
+  TextAmount amount;
+  CharCounter counter;
+  for (int64_t at = begin; at < end; at += kBlock) {
+    const int64_t count = std::min(kBlock, end - at);
+    tokens.copy(at, count, block.data());
+    const std::string text = tokenizer.decode(std::span(block).first(static_cast<size_t>(count)));
+    amount.bytes += static_cast<int64_t>(text.size());
+    counter.add(text, at + count == end);
+  }
+  amount.chars = counter.count();
+  return amount;
+}
+
 EvalWindows::EvalWindows(const Tokens& tokens, int64_t begin, int64_t end, int64_t context, int64_t limit)
     : tokens_(&tokens), begin_(begin), end_(end), context_(context) {
   TRIL_CHECK(context > 0, "context", "at least 1", cat(context));
@@ -106,14 +170,20 @@ int64_t EvalWindows::fill(int64_t first, int64_t rows, int32_t* inputs, int32_t*
   return counted;
 }
 
-Dataset::Dataset(Text text, const Tokenizer& tokenizer, double val_fraction, int64_t context)
+int64_t Split::train_size(int64_t total) const {
+  if (old) return static_cast<int64_t>(static_cast<double>(total) * (1.0 - val_fraction));
+  return total - share_rounded_up(total, val_fraction);
+}
+
+Dataset::Dataset(Text text, const Tokenizer& tokenizer, const Split& split, int64_t context)
     : text_bytes_(static_cast<int64_t>(text.bytes.size())),
       text_crc32_(crc32_of(text.bytes)),
       tokens_(std::move(text.bytes), tokenizer, text.name) {
+  const double val_fraction = split.val_fraction;
   TRIL_CHECK(val_fraction >= 0 && val_fraction < 1, "val-fraction", "0 or more, and less than 1", cat(val_fraction));
   TRIL_CHECK(context > 0, "context", "at least 1", cat(context));
   const int64_t total = tokens_.size();
-  train_size_ = static_cast<int64_t>(static_cast<double>(total) * (1.0 - val_fraction));
+  train_size_ = split.train_size(total);
   const std::string whole = val_fraction > 0 ? cat(" (of ", total, ", with val-fraction ", val_fraction, ")") : "";
   TRIL_CHECK(train_size_ > context, text.name,
              cat("a training part of at least ", context, " + 1 tokens (context + 1)"), cat(train_size_, whole),

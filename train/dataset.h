@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -56,11 +57,30 @@ class EvalWindows {
   int64_t targets_ = 0;
 };
 
+// What a stretch of tokens is in the units that models with other tokens have, too.
+struct TextAmount {
+  int64_t bytes = 0;
+  std::optional<int64_t> chars;  // that begin in it; nothing where bytes are no UTF-8
+};
+// Of tokens [begin, end), which may begin inside a character.
+[[nodiscard]] TextAmount amount_of(const Tokens& tokens, const Tokenizer& tokenizer, int64_t begin, int64_t end);
+
+// How a text is split: the first tokens train, the last `val_fraction` of them validate (0: none do).
+struct Split {
+  Split(double fraction, bool by_doubles = false) : val_fraction(fraction), old(by_doubles) {}
+
+  // Of so many tokens those that train: total x (1 - val_fraction), rounded down, with the fraction as the decimal
+  // number that it is written as. `old`: as a product of doubles, by which 0.9 of 1000 leaves 99.
+  [[nodiscard]] int64_t train_size(int64_t total) const;
+
+  double val_fraction;
+  bool old;  // of a run that was begun so and keeps its parts
+};
+
 class Dataset {
  public:
-  // The first tokens train, the last `val_fraction` of them validate (0: none do). Throws unless the training part
-  // holds context + 1 tokens and the validation part, where there is one, two.
-  Dataset(Text text, const Tokenizer& tokenizer, double val_fraction, int64_t context);
+  // Throws unless the training part holds context + 1 tokens and the validation part, where there is one, two.
+  Dataset(Text text, const Tokenizer& tokenizer, const Split& split, int64_t context);
 
   [[nodiscard]] const Tokens& tokens() const { return tokens_; }
   [[nodiscard]] int64_t train_size() const { return train_size_; }

@@ -9,6 +9,7 @@
 #include "train/files.h"
 #include "train/json_text.h"
 #include "train/safetensors.h"
+#include "train/text_place.h"
 #include "train/usage.h"
 #include "train/utf8.h"
 
@@ -47,11 +48,13 @@ std::string state_to_json(const ModelState& state) {
   if (!std::isnan(state.best_loss)) json += cat(",\"best_loss\":", state.best_loss, ",\"best_step\":", state.best_step);
   json += ",\"isa\":";
   append_json_string(json, state.isa);
-  json += cat(",\"text\":{\"bytes\":", state.text.bytes, ",\"crc32\":", state.text.crc32, ",\"paths\":[");
-  for (const std::string& path : state.text.paths) {
-    if (&path != &state.text.paths.front()) json += ',';
-    // A path need not be UTF-8, but JSON must be; such a one is not found again, and the user asked for the text.
-    append_json_string(json, is_utf8(path) ? path : printable(path));
+  const TextIdentity& text = state.text;
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  json += cat(",\"text\":{\"bytes\":", text.bytes, ",\"crc32\":", text.crc32, ",\"all_files\":", truth(text.all_files),
+              ",\"old_split\":", truth(text.old_split), ",\"names\":[");
+  for (const std::string& name : text.names) {
+    if (&name != &text.names.front()) json += ',';
+    append_json_string(json, is_utf8(name) ? name : printable(name));
   }
   return json + "]}}";
 }
@@ -93,6 +96,22 @@ std::optional<LossRule> rule_of(const TrainConfig& training) {
   return LossRule{training.eval_tokens, training.dtype == Precision::kBf16 ? DType::bf16 : DType::f32};
 }
 
+TextIdentity text_from_json(const nlohmann::json& json) {
+  if (!json.is_object()) throw Error("a text that is no JSON object");
+  TextIdentity text;
+  text.bytes = whole(json.at("bytes"));
+  text.crc32 = static_cast<uint32_t>(whole(json.at("crc32"), std::numeric_limits<uint32_t>::max()));
+  text.all_files = !json.contains("all_files") || json.at("all_files").get<bool>();
+  text.old_split = !json.contains("old_split") || json.at("old_split").get<bool>();
+  if (json.contains("names")) {
+    for (const nlohmann::json& name : json.at("names")) text.names.push_back(name.get<std::string>());
+  } else {
+    for (const nlohmann::json& path : json.at("paths")) text.paths.push_back(path.get<std::string>());
+    text.names = text_names(text.paths);
+  }
+  return text;
+}
+
 ModelState state_from_json(const std::string& text, const std::string& where, const TrainConfig& training) {
   ModelState state;
   try {
@@ -107,11 +126,7 @@ ModelState state_from_json(const std::string& text, const std::string& where, co
     if (json.contains("best_loss")) state.best_loss = finite(json.at("best_loss"));
     if (json.contains("best_step")) state.best_step = whole(json.at("best_step"));
     state.isa = json.at("isa").get<std::string>();
-    const nlohmann::json& identity = json.at("text");
-    if (!identity.is_object()) throw Error("a text that is no JSON object");
-    state.text.bytes = whole(identity.at("bytes"));
-    state.text.crc32 = static_cast<uint32_t>(whole(identity.at("crc32"), std::numeric_limits<uint32_t>::max()));
-    for (const nlohmann::json& path : identity.at("paths")) state.text.paths.push_back(path.get<std::string>());
+    state.text = text_from_json(json.at("text"));
   } catch (const nlohmann::json::exception& error) {
     fail(where, cat("the state of a run in \"", kStateKey, "\""), printable(error.what(), 160));
   } catch (const Error& error) { fail(where, cat("the state of a run in \"", kStateKey, "\""), error.what()); }

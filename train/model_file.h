@@ -21,9 +21,13 @@ namespace tril {
 
 // The text a model was trained on, to find and recognise it again.
 struct TextIdentity {
-  std::vector<std::string> paths;  // absolute; "-" is standard input; none: the built-in corpus
+  std::vector<std::string> names;  // without folders; "-" is standard input; none: the built-in corpus
+  // Absolute. Not in the file, which is for sharing; of files that older versions wrote they are read.
+  std::vector<std::string> paths;
   int64_t bytes = 0;
   uint32_t crc32 = 0;
+  bool all_files = false;  // how its files were taken (train/text.h: TextRules),
+  bool old_split = false;  // and how it was split (train/dataset.h: Split); older versions did both the old way
 };
 
 // What a validation loss depends on besides the weights and the text: only losses of one rule can be compared.
@@ -68,8 +72,9 @@ struct Model {
 // `path` is a model file, or a run folder: its model.safetensors, the best of the run, else its last.safetensors.
 // Everything is checked before it is believed; missing, unexpected and mis-shaped tensors are named in one error.
 [[nodiscard]] Model load_model(const std::string& path);
-// The file that load_model would read.
+// The file that load_model would read, and the folder that it lies in.
 [[nodiscard]] std::string model_path(const std::string& path);
+[[nodiscard]] std::string folder_of_model(const std::string& path);
 // Throws where the file is, by its beginning, no model: what it is, and what its giver may have meant.
 void expect_model_file(const std::string& path);
 // The error for a safetensors file without this key.

@@ -75,4 +75,9 @@ void refuse_foreign_model(const std::string& path, std::string_view missing, boo
        "what saves a model of tril again has to give its metadata back");
 }
 
+std::string folder_of_model(const std::string& path) {
+  const std::string folder = fs::path(model_path(path)).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
 }  // namespace tril

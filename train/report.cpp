@@ -187,9 +187,9 @@ void Report::step(const StepResult& result, double seconds) {
   begun_ = true;
   last_ = result;
   if (result.step == 1 || result.step % options_.log_every == 0)
-    event("step",
-          cat("\"step\":", result.step, ",\"loss\":", result.loss, ",\"norm\":", result.norm, ",\"lr\":", result.rate,
-              ",\"chars_per_s\":", fixed(static_cast<double>(options_.tokens_a_step) / seconds, 0)));
+    event("step", cat("\"step\":", result.step, ",\"loss\":", result.loss, ",\"norm\":", result.norm,
+                      ",\"lr\":", result.rate, ",\"", options_.unit == "bytes" ? "bytes" : "chars",
+                      "_per_s\":", fixed(static_cast<double>(options_.tokens_a_step) / seconds, 0)));
   if (log_.is_live()) {
     if (due(100ms)) log_.live(progress());
   } else if (result.step < options_.steps && due(10s)) {  // of the last one, its evaluation tells

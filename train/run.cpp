@@ -10,6 +10,7 @@
 #include "train/evaluate.h"
 #include "train/files.h"
 #include "train/sampler.h"
+#include "train/text_place.h"
 #include "train/utf8.h"
 
 namespace tril {
@@ -49,6 +50,7 @@ Run::Run(const Parts& parts, Options options)
       report_(report_options(parts, options_, trainer_), parts.log) {}
 
 void Run::begin() {
+  store_text_paths(parts_.folder.path(), parts_.model.state.text.paths);  // a checkpoint is to find its text
   save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
   store_config();
   remember_save();
@@ -66,6 +68,7 @@ void Run::remember_save() {
 
 void Run::store_config() {
   write_file_atomically(parts_.folder.file(kConfigFile), config_to_json(parts_.model.training));
+  store_text_paths(parts_.folder.path(), parts_.model.state.text.paths);
 }
 
 void Run::resume(bool changed) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "train/text_place.h"
 #include "train/utf8.h"
 
 namespace tril {
@@ -46,7 +47,7 @@ std::string first_content(const std::string& path) {
   for (fs::directory_iterator at(path, error); !error && at != fs::directory_iterator(); at.increment(error)) {
     const std::string name = at->path().filename().string();
     const bool empty_log = name == kLogFile && at->is_regular_file(error) && at->file_size(error) == 0;
-    if (name != ".lock" && !empty_log && !is_optimizer_file(name)) return name;
+    if (name != ".lock" && name != kTextFile && !empty_log && !is_optimizer_file(name)) return name;
   }
   TRIL_CHECK(!error, printable(path), "a folder that can be read", error.message());
   return {};

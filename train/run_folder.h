@@ -2,6 +2,7 @@
 //   model.safetensors        the best model so far
 //   last.safetensors         the newest, and optimizer-<step>.safetensors, what is needed besides to go on from it
 //   config.json log.jsonl
+//   .text.json               where its text lies (train/text_place.h)
 #pragma once
 
 #include <string>

@@ -1,14 +1,16 @@
 #include "train/text.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include "core/check.h"
 #include "train/file_kind.h"
 #include "train/files.h"
-#include "train/run_folder.h"
+#include "train/text_files.h"
 #include "train/utf8.h"
 
 namespace tril {
@@ -18,62 +20,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-struct Source {
-  std::string path;
-  bool named;  // by the user, not found in a folder
-};
-
-bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
-
-// What a run leaves is no text: without this a run inside the folder that it trains on would change its own text.
-bool is_run(const fs::path& folder) {
-  std::error_code unreadable;
-  return fs::exists(folder / kLastFile, unreadable) || fs::exists(folder / kModelFile, unreadable);
-}
-
-void list_folder(const std::string& folder, std::vector<Source>& sources, Text& text) {
-  TRIL_CHECK(!is_run(folder), printable(folder), "a folder of texts", "a run's folder",
-             cat("to go on with the run: tril train --resume ", printable(folder)));
-  std::error_code error;
-  std::vector<std::string> found;
-  int64_t others = 0, hidden = 0, runs = 0;
-  fs::recursive_directory_iterator at(folder, error);
-  std::string current = folder;
-  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    current = at->path().native();
-    std::error_code unreadable;
-    const fs::file_status status = at->status(unreadable);
-    if (is_hidden(at->path())) {
-      ++hidden;
-      if (at->is_directory(unreadable)) at.disable_recursion_pending();
-    } else if (fs::is_directory(status) && is_run(at->path())) {
-      ++runs;
-      at.disable_recursion_pending();
-    } else if (fs::is_regular_file(status)) {
-      found.push_back(current);
-    } else if (!fs::is_directory(status) || at->is_symlink(unreadable)) {
-      ++others;
-    }
-  }
-  TRIL_CHECK(!error, printable(folder), "a folder that can be read", cat(error.message(), " at ", printable(current)));
-  TRIL_CHECK(!found.empty(), printable(folder), "a folder with text files", "one with none",
-             hidden > 0 ? "hidden files are left out" : "");
-  if (hidden > 0) text.notes.push_back(cat(printable(folder), ": ", hidden, " hidden left out"));
-  if (runs > 0) text.notes.push_back(cat(printable(folder), ": ", runs, runs == 1 ? " run" : " runs", " left out"));
-  if (others > 0) {
-    text.notes.push_back(cat(printable(folder), ": ", others,
-                             " left out that are no regular files (links to folders, "
-                             "pipes, devices)"));
-  }
-  std::sort(found.begin(), found.end());
-  for (std::string& path : found) sources.push_back({std::move(path), false});
-}
-
 // Makes room for all at once, so that joining never copies.
-void reserve(const std::vector<Source>& sources, Text& text) {
+void reserve(const std::vector<TextFile>& sources, Text& text) {
   const auto limit = static_cast<uintmax_t>(usable_memory());
   uintmax_t total = sources.size();
-  for (const Source& source : sources) {
+  for (const TextFile& source : sources) {
     std::error_code unknown;  // the reader will tell
     const uintmax_t size = source.path == "-" ? 0 : fs::file_size(source.path, unknown);
     if (unknown) continue;
@@ -88,38 +39,98 @@ void reserve(const std::vector<Source>& sources, Text& text) {
   }
 }
 
-void append_source(const Source& source, TokenKind tokens, Text& text) {
-  const bool is_input = source.path == "-" && source.named;
-  const std::string where = is_input ? "standard input" : printable(source.path);
-  std::string& all = text.bytes;
-  const size_t before = all.size();
-  if (!all.empty() && all.back() != '\n' && all.back() != '\r') all += '\n';
-  const size_t begin = all.size();
-  if (is_input && all.empty()) {
-    all = read_standard_input();
-  } else if (is_input) {
-    all += read_standard_input();
-  } else {
-    InputFile(source.path).read_rest(all, kNoLimit);
+// Puts a line feed at each of these offsets, which rise.
+void insert_line_feeds(const std::vector<size_t>& offsets, std::string& all) {
+  size_t from = all.size();
+  all.resize(from + offsets.size());
+  size_t to = all.size();
+  for (auto offset = offsets.rbegin(); offset != offsets.rend(); ++offset) {
+    to -= from - *offset;
+    std::memmove(all.data() + to, all.data() + *offset, from - *offset);
+    from = *offset;
+    all[--to] = '\n';
   }
-  const bool marked = tokens == TokenKind::kChar && std::string_view(all).substr(begin).starts_with(kByteOrderMark);
-  if (tokens == TokenKind::kChar) check_text(std::string_view(all).substr(begin), where);
-  if (marked) {
-    all.erase(begin, kByteOrderMark.size());
-    text.notes.push_back(cat(where, ": a byte order mark at the start was left out"));
-  }
-  if (all.size() == begin) {
-    TRIL_CHECK(!source.named, where, "a text", marked ? "an empty file (only a byte order mark)" : "an empty file");
-    text.notes.push_back(cat(where, ": empty"));
-    all.resize(before);
-    return;
-  }
-  const LineEnds ends = count_line_ends(std::string_view(all).substr(begin));
-  text.line_ends.lf += ends.lf;
-  text.line_ends.crlf += ends.crlf;
-  text.line_ends.cr += ends.cr;
-  ++text.files;
 }
+
+class Joiner {
+ public:
+  Joiner(const TextRules& rules, TextFiles found, Text& text) : rules_(rules), found_(std::move(found)), text_(text) {}
+
+  void join() {
+    reserve(found_.files, text_);
+    for (const TextFile& file : found_.files) append(file);
+    note_no_text();
+    TRIL_CHECK(!text_.bytes.empty(), text_.name, "a text",
+               found_.no_text.empty() ? "only empty files" : "only files that are no text",
+               found_.no_text.empty() ? "" : "--tokens byte takes any bytes");
+    separate();
+  }
+
+ private:
+  void append(const TextFile& file) {
+    const bool is_input = file.path == "-" && file.named;
+    const std::string where = is_input ? "standard input" : printable(file.path);
+    std::string& all = text_.bytes;
+    const size_t begin = all.size();
+    if (is_input && all.empty()) {
+      all = read_standard_input();
+    } else if (is_input) {
+      all += read_standard_input();
+    } else {
+      InputFile(file.path).read_rest(all, kNoLimit);
+    }
+    const auto added = [&] { return std::string_view(all).substr(begin); };
+    const bool chars = rules_.tokens == TokenKind::kChar;
+    if (chars && !file.named && !rules_.all_files && is_binary(added())) {
+      found_.no_text.push_back(file.path);
+      all.resize(begin);
+      return;
+    }
+    const bool marked = chars && added().starts_with(kByteOrderMark);
+    if (chars) check_text(added(), where);
+    if (marked) {
+      all.erase(begin, kByteOrderMark.size());
+      text_.notes.push_back(cat(where, ": a byte order mark at the start was left out"));
+    }
+    if (added().empty()) {
+      TRIL_CHECK(!file.named, where, "a text", marked ? "an empty file (only a byte order mark)" : "an empty file");
+      text_.notes.push_back(cat(where, ": empty"));
+      return;
+    }
+    if (begin > 0 && all[begin - 1] != '\n' && all[begin - 1] != '\r') open_ends_.push_back(begin);
+    const LineEnds ends = count_line_ends(added());
+    text_.line_ends.lf += ends.lf;
+    text_.line_ends.crlf += ends.crlf;
+    text_.line_ends.cr += ends.cr;
+    ++text_.files;
+  }
+
+  void note_no_text() {
+    const size_t count = found_.no_text.size();
+    if (count == 0) return;
+    const std::string first = printable(found_.no_text.front());
+    text_.notes.push_back(
+        count == 1 ? cat(first, ": left out, as it is no text; --all-files insists on it")
+                   : cat(count, " files left out that are no text, such as ", first, "; --all-files insists on them"));
+  }
+
+  void separate() {
+    if (open_ends_.empty()) return;
+    const bool own = rules_.tokens == TokenKind::kByte || text_.line_ends.lf + text_.line_ends.crlf > 0;
+    const bool line_feed = rules_.line_feed.value_or(own);
+    if (line_feed) insert_line_feeds(open_ends_, text_.bytes);
+    const size_t count = open_ends_.size();
+    text_.notes.push_back(
+        cat(text_.name, ": ", count, count == 1 ? " file does" : " files do", " not end in a new line and ",
+            count == 1 ? "is" : "are", " followed by another; ",
+            line_feed ? "a line feed was put between" : "nothing was put between, as the vocabulary has no line feed"));
+  }
+
+  const TextRules& rules_;
+  TextFiles found_;
+  Text& text_;
+  std::vector<size_t> open_ends_;  // where a file begins and the one before it has not ended its line
+};
 
 void report_line_ends(Text& text) {
   const auto [lf, crlf, cr] = text.line_ends;
@@ -147,25 +158,17 @@ LineEnds count_line_ends(std::string_view text) {
   return ends;
 }
 
-Text load_texts(std::span<const std::string> paths, TokenKind tokens) {
+Text load_texts(std::span<const std::string> paths, const TextRules& rules) {
   TRIL_CHECK(!paths.empty(), "texts", "at least one file, folder or -", "none");
   Text text;
   text.name = paths[0] == "-" ? "standard input" : printable(paths[0]);
   if (paths.size() > 1) text.name += cat(" and ", paths.size() - 1, " more");
   TRIL_CHECK(std::count(paths.begin(), paths.end(), "-") <= 1, "texts", "standard input (-) once", "it twice");
-
-  std::vector<Source> sources;
-  for (const std::string& path : paths) {
-    std::error_code unreadable;
-    if (path != "-" && fs::is_directory(path, unreadable)) {
-      list_folder(path, sources, text);
-    } else {
-      sources.push_back({path, true});
-    }
-  }
-  reserve(sources, text);
-  for (const Source& source : sources) append_source(source, tokens, text);
-  TRIL_CHECK(!text.bytes.empty(), text.name, "a text", "only empty files");
+  TextFiles found = find_text_files(
+      paths, {.repeated = rules.all_files, .no_text = rules.all_files || rules.tokens == TokenKind::kByte});
+  text.notes = std::move(found.notes);
+  text.warnings = std::move(found.warnings);
+  Joiner(rules, std::move(found), text).join();
   report_line_ends(text);
   return text;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,17 +25,28 @@ struct Text {
   std::string name;   // for messages: the one path, or "a.txt and 2 more"
   std::string bytes;  // valid UTF-8 where tokens are characters
   int64_t files = 0;
-  LineEnds line_ends;
+  LineEnds line_ends;                 // that the files have
   std::vector<std::string> notes;     // done to the text or noticed in it, worth a line of the log
   std::vector<std::string> warnings;  // likely not what the user meant
 };
 
-// Joins the texts at `paths` in their order. A folder stands for all regular files below it, by rising path; hidden
-// files and folders are left out, as are pipes and devices, and links to folders are not followed. "-" is standard
-// input. Between two files comes a new line where the first does not end in one.
-// With characters as tokens, each file must be UTF-8 and loses the byte order mark at its start; bytes stay as they
-// are. A file named by the user that is empty is an error, an empty one in a folder a note. Line ends are never
-// changed. Takes no more memory than the texts (standard input: twice, while it grows).
-[[nodiscard]] Text load_texts(std::span<const std::string> paths, TokenKind tokens);
+// How files become one text.
+struct TextRules {
+  TokenKind tokens = TokenKind::kChar;
+  // Every file as often as it is named, found or linked to, and of folders those too that are no text.
+  bool all_files = false;
+  // Whether the vocabulary has the line feed, where there is a vocabulary; else it has it if the text does.
+  std::optional<bool> line_feed{};
+};
+
+// Joins the texts at `paths` in their order. A folder stands for the files below it (train/text_files.h); "-" is
+// standard input. A file counts once. Between two files comes a line feed where the first does not end in a line's end
+// and the vocabulary has the line feed, as that of bytes does; else nothing comes between them. So no character enters
+// a vocabulary that is in no file, and none comes that a vocabulary lacks.
+// With characters as tokens, each file must be UTF-8 and loses the byte order mark at its start, and what is no text is
+// left out of folders; bytes are all taken as they are. A file named by the user that is empty or no text is an error,
+// one in a folder a note. Line ends are never changed. Takes no more memory than the texts (standard input: twice,
+// while it grows).
+[[nodiscard]] Text load_texts(std::span<const std::string> paths, const TextRules& rules);
 
 }  // namespace tril

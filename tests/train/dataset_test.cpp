@@ -1,10 +1,6 @@
 #include "train/dataset.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <set>
 
@@ -14,8 +10,6 @@
 
 namespace tril::test {
 namespace {
-
-using namespace std::string_literals;
 
 Text text_of(std::string bytes) {
   Text text;
@@ -35,14 +29,6 @@ Dataset dataset_of(int64_t size, double val_fraction, int64_t context) {
   return Dataset(text_of(counting(size)), Tokenizer::bytes(), val_fraction, context);
 }
 
-std::string load_refusal(const std::vector<std::string>& paths, TokenKind tokens = TokenKind::kChar) {
-  return error_of([&] { (void)load_texts(paths, tokens); });
-}
-
-Text load(const std::vector<std::string>& paths, TokenKind tokens = TokenKind::kChar) {
-  return load_texts(paths, tokens);
-}
-
 struct Batch {
   std::vector<int32_t> inputs, targets;
   Batch(int64_t rows, int64_t context)
@@ -56,112 +42,6 @@ Batch batch_of(const Dataset& data, uint64_t seed, int64_t first, int64_t rows, 
 }
 
 }  // namespace
-
-TEST_CASE("texts: one file is its bytes, and its line ends are counted") {
-  const TempFolder folder;
-  const std::string contents = "a\nb\r\nc\rd\r\r\n\0é"s;
-  const std::string path = folder.put("t.txt", contents);
-  const Text text = load({path});
-  CHECK(text.name == path);
-  CHECK(text.bytes == contents);
-  CHECK(text.files == 1);
-  CHECK(text.line_ends.lf == 1);
-  CHECK(text.line_ends.crlf == 2);
-  CHECK(text.line_ends.cr == 2);
-  REQUIRE(text.warnings.size() == 1);
-  CHECK_THAT(text.warnings[0], contains(path + ": line ends are 2 CR alone, 2 CRLF, 1 LF;"));
-  CHECK(text.notes.empty());
-}
-
-TEST_CASE("texts: CRLF is noted, LF is not") {
-  const TempFolder folder;
-  const Text windows = load({folder.put("w", "a\r\nb\r\n")});
-  CHECK(windows.bytes == "a\r\nb\r\n");
-  CHECK(windows.warnings.empty());
-  REQUIRE(windows.notes.size() == 1);
-  CHECK_THAT(windows.notes[0], contains("0 CR alone, 2 CRLF, 0 LF"));
-  const Text plain = load({folder.put("u", "a\nb\n")});
-  CHECK(plain.notes.empty());
-  CHECK(plain.warnings.empty());
-  CHECK(count_line_ends("\r").cr == 1);
-  CHECK(count_line_ends("").lf == 0);
-}
-
-TEST_CASE("texts: a byte order mark at the start goes, and offsets still count it") {
-  const TempFolder folder;
-  const std::string path = folder.put("t", "\xEF\xBB\xBFhi\xEF\xBB\xBF");
-  const Text text = load({path});
-  CHECK(text.bytes == "hi\xEF\xBB\xBF");
-  REQUIRE(text.notes.size() == 1);
-  CHECK_THAT(text.notes[0], contains(path + ": a byte order mark"));
-  CHECK(load({path}, TokenKind::kByte).bytes == "\xEF\xBB\xBFhi\xEF\xBB\xBF");
-  CHECK_THAT(load_refusal({folder.put("bad", "\xEF\xBB\xBFhi\x92")}), contains("byte 0x92 at offset 5"));
-}
-
-TEST_CASE("texts: folders are read below, in order, without what is hidden or no file") {
-  const TempFolder folder;
-  folder.put("d/b.txt", "b\n");
-  folder.put("d/a/z.txt", "az");
-  folder.put("d/a/.hidden", "no");
-  folder.put("d/.git/x", "no");
-  folder.put("d/c", "c");
-  folder.put("d/empty", "");
-  REQUIRE(::mkfifo((folder / "d/pipe").c_str(), 0666) == 0);
-  std::filesystem::create_directory_symlink("..", folder / "d/loop");
-  std::filesystem::create_symlink("c", folder / "d/link");
-  const Text text = load({folder / "d"});
-  CHECK(text.bytes == "az\nb\nc\nc");
-  CHECK(text.files == 4);
-  CHECK(text.name == folder / "d");
-  REQUIRE(text.notes.size() == 3);
-  CHECK_THAT(text.notes[0], contains("2 hidden left out"));
-  CHECK_THAT(text.notes[1], contains("2 left out that are no regular files"));
-  CHECK_THAT(text.notes[2], contains("d/empty: empty"));
-}
-
-TEST_CASE("texts: several come in the order given, joined by a new line where one is missing") {
-  const TempFolder folder;
-  const std::string a = folder.put("a", "a"), b = folder.put("b", "b\n"),
-                    c = folder.put("c",
-                                   "\xEF\xBB\xBF"
-                                   "c\r"),
-                    d = folder.put("d", "d");
-  const Text text = load({d, c, b, a, d});
-  CHECK(text.bytes == "d\nc\rb\na\nd");
-  CHECK(text.name == d + " and 4 more");
-  CHECK(text.files == 5);
-}
-
-TEST_CASE("texts: what cannot be read as text is refused by name") {
-  const TempFolder folder;
-  CHECK_THAT(load_refusal({}), contains("at least one file"));
-  CHECK_THAT(load_refusal({folder / "none"}), contains(folder / "none: expected a file, got none of that name"));
-  CHECK(load_refusal({folder.put("e", "")}) == folder / "e: expected a text, got an empty file");
-  CHECK_THAT(load_refusal({folder.put("m", "\xEF\xBB\xBF")}), contains("only a byte order mark"));
-  CHECK_THAT(load_refusal({folder.put("ok", "x"), folder / "e"}), contains(folder / "e: expected a text"));
-  folder.put("d/.hidden", "x");
-  CHECK_THAT(load_refusal({folder / "d"}), contains("d: expected a folder with text files, got one with none"));
-  folder.put("f/empty", "");
-  CHECK_THAT(load_refusal({folder / "f"}), contains("only empty files"));
-  folder.put("g/a.txt", "fine");
-  folder.put("g/b.txt", std::string(7047, 'x') + '\x92');
-  CHECK_THAT(load_refusal({folder / "g"}), contains(folder / "g/b.txt: expected UTF-8 text, got byte 0x92 at offset "
-                                                             "7047"));
-  CHECK(load({folder / "g"}, TokenKind::kByte).bytes.size() == 4 + 1 + 7048);
-  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0666) == 0);
-  CHECK_THAT(load_refusal({folder / "pipe"}), contains("got a pipe"));
-  CHECK_THAT(load_refusal({"/dev/null"}), contains("got a device"));
-  CHECK_THAT(load_refusal({"-", "-"}), contains("standard input (-) once"));
-
-  folder.put("locked/x", "x");
-  REQUIRE(::chmod((folder / "locked").c_str(), 0) == 0);
-  {
-    const Unprivileged nobody;
-    CHECK_THAT(load_refusal({folder / "locked"}),
-               contains("locked: expected a folder that can be read, got Permission"));
-  }
-  REQUIRE(::chmod((folder / "locked").c_str(), 0755) == 0);
-}
 
 TEST_CASE("tokens: every width of vocabulary gives the text back") {
   for (const size_t size : {1u, 2u, 255u, 256u, 257u, 300u, 65536u, 65537u, 70000u}) {
@@ -210,10 +90,69 @@ TEST_CASE("dataset: the split is contiguous, and nanoGPT's for a tenth") {
   CHECK(data.val_size() == 111'540);
   CHECK(dataset_of(100, 0, 64).val_size() == 0);
   CHECK(dataset_of(100, 0.5, 9).train_size() == 50);
+  CHECK(dataset_of(1000, 0.9, 9).train_size() == 100);
+  CHECK(dataset_of(1000, 0.9, 9).val_size() == 900);
 
   const Batch first(1, 2);
   data.validation(2).fill(0, 1, const_cast<int32_t*>(first.inputs.data()), const_cast<int32_t*>(first.targets.data()));
   CHECK(first.inputs[0] == 1'003'854 % 251);
+}
+
+TEST_CASE("dataset: a fraction counts as the decimal number that it is written as") {
+  for (int64_t hundredths = 1; hundredths < 100; ++hundredths)
+    for (const int64_t total :
+         std::vector<int64_t>{1, 7, 10, 99, 100, 1000, 4095, 65530, 1'115'394, 999'999'999, 4'503'599'627'370'490}) {
+      INFO(hundredths << " hundredths of " << total);
+      CHECK(Split(static_cast<double>(hundredths) / 100).train_size(total) ==
+            total / 100 * (100 - hundredths) + total % 100 * (100 - hundredths) / 100);
+    }
+  for (int64_t power = 10; power <= 1'000'000'000; power *= 10) {
+    const double part = 1 / static_cast<double>(power),
+                 rest = static_cast<double>(power - 1) / static_cast<double>(power);
+    CHECK(Split(part).train_size(power) == power - 1);
+    CHECK(Split(rest).train_size(power) == 1);
+    CHECK(Split(rest).train_size(1'000'000'000) == 1'000'000'000 / power);
+  }
+  constexpr int64_t kMany = int64_t{1} << 53;
+  CHECK(Split(0).train_size(kMany) == kMany);
+  CHECK(Split(0.125).train_size(kMany) == kMany / 8 * 7);
+  CHECK(Split(0.123456789).train_size(1'000'000'000) == 876'543'211);
+  for (const double tiny : {1e-9, 1e-40, 1e-300, std::numeric_limits<double>::min()})
+    CHECK(Split(tiny).train_size(1000) == 999);
+  CHECK(Split(0.99).train_size(0) == 0);
+}
+
+TEST_CASE("dataset: a run of before keeps its parts, and those of a tenth are the same") {
+  CHECK(Split(0.9, true).train_size(1000) == 99);
+  for (int64_t total = 0; total < 200'000; total += 7)
+    CHECK(Split(0.1).train_size(total) == Split(0.1, true).train_size(total));
+  CHECK(Split(0.1, true).train_size(1'115'394) == 1'003'854);
+}
+
+TEST_CASE("dataset: tokens as characters and bytes, whichever the model has") {
+  const std::string text = "aé€😀b";  // 1, 2, 3, 4 and 1 bytes
+  const auto amount = [](const std::string& of, const Tokenizer& tokenizer, int64_t begin) {
+    const Tokens tokens(of, tokenizer, "t");
+    return amount_of(tokens, tokenizer, begin, tokens.size());
+  };
+  const TextAmount chars = amount(text, Tokenizer::characters_of(text, "t"), 1);
+  CHECK(chars.bytes == 10);
+  CHECK(chars.chars == 4);
+  const std::vector<int64_t> begun = {5, 4, 3, 3, 2, 2, 2, 1, 1, 1, 1};
+  for (size_t begin = 0; begin < begun.size(); ++begin) {
+    const TextAmount bytes = amount(text, Tokenizer::bytes(), static_cast<int64_t>(begin));
+    CHECK(bytes.bytes == static_cast<int64_t>(text.size() - begin));
+    CHECK(bytes.chars == begun[begin]);
+  }
+  for (const char* wrong : {"a\x92z", "ab\xC3", "\x80\x80\x80\x80z", "a\xC0\xAF"}) {
+    const TextAmount bytes = amount(wrong, Tokenizer::bytes(), 0);
+    CHECK(bytes.bytes == static_cast<int64_t>(std::string(wrong).size()));
+    CHECK_FALSE(bytes.chars.has_value());
+  }
+  std::string long_text;  // characters that every size of piece cuts somewhere
+  for (int i = 0; i < 40'000; ++i) long_text += i % 3 == 0 ? "€" : "é";
+  CHECK(amount(long_text, Tokenizer::bytes(), 0).chars == 40'000);
+  CHECK(amount("a" + long_text, Tokenizer::bytes(), 0).chars == 40'001);
 }
 
 TEST_CASE("dataset: texts too short for the context are refused with both numbers and the name") {

@@ -77,7 +77,11 @@ TEST_CASE("model file: gives back the model, bit for bit, with all that belongs 
   model.state.rule = LossRule{.eval_tokens = 500, .precision = DType::bf16};
   model.state.best_loss = 0.1;
   model.state.best_step = 5;
-  model.state.text = {{"/a \"quoted\" path/é", "-"}, 123, 0xFFFFFFFFu};
+  model.state.text = {.names = {"a \"quoted\" é", "-"},
+                      .paths = {"/where/a \"quoted\" é", "-"},
+                      .bytes = 123,
+                      .crc32 = 0xFFFFFFFFu,
+                      .all_files = true};
   model.state.isa = "AVX2";
   save_model(folder / "m", model);
   const Model back = load_model(folder / "m");
@@ -91,7 +95,11 @@ TEST_CASE("model file: gives back the model, bit for bit, with all that belongs 
   CHECK(back.state.rule == model.state.rule);
   CHECK(back.state.best_loss == 0.1);
   CHECK(back.state.best_step == 5);
-  CHECK(back.state.text.paths == model.state.text.paths);
+  CHECK(back.state.text.names == model.state.text.names);
+  CHECK(back.state.text.paths.empty());
+  CHECK(contents_of(folder / "m").find("/where") == std::string::npos);
+  CHECK(back.state.text.all_files);
+  CHECK_FALSE(back.state.text.old_split);
   CHECK(back.state.text.bytes == 123);
   CHECK(back.state.text.crc32 == 0xFFFFFFFFu);
   CHECK(back.state.isa == "AVX2");
@@ -100,6 +108,25 @@ TEST_CASE("model file: gives back the model, bit for bit, with all that belongs 
 
   save_model(folder / "again", back);
   CHECK(contents_of(folder / "again") == contents_of(folder / "m"));
+}
+
+TEST_CASE("model file: of an older version's the text is known by its paths, its files and its split as they were") {
+  Parts parts(tiny_model());
+  parts.metadata["tril.state"] =
+      R"({"step":7,"isa":"AVX2","text":{"bytes":600,"crc32":5,"paths":["/home/ann/book.txt","/notes","-"]}})";
+  const TempFolder folder;
+  write_safetensors(folder / "m", parts.tensors, parts.metadata);
+  const Model old = load_model(folder / "m");
+  CHECK(old.state.text.paths == std::vector<std::string>{"/home/ann/book.txt", "/notes", "-"});
+  CHECK(old.state.text.names == std::vector<std::string>{"book.txt", "notes", "-"});
+  CHECK(old.state.text.all_files);
+  CHECK(old.state.text.old_split);
+  save_model(folder / "again", old);
+  CHECK(contents_of(folder / "again").find("/home") == std::string::npos);
+  const Model again = load_model(folder / "again");
+  CHECK(again.state.text.names == old.state.text.names);
+  CHECK(again.state.text.all_files);
+  CHECK(again.state.text.old_split);
 }
 
 TEST_CASE("model file: a loss that is not known stays so") {
@@ -299,8 +326,8 @@ TEST_CASE("model file: a state that makes no sense is refused") {
   CHECK_THAT(refused("\"crc32\":0", "\"crc32\":4294967296"), contains("m: expected the state of a run"));
   CHECK(refused("\"crc32\":0", "\"crc32\":4294967295.0").empty());
   CHECK_THAT(refused("\"step\":0", "\"loss\":1e999,\"step\":0"), contains("m: expected the state of a run"));
-  CHECK_THAT(refused("\"paths\":[]", "\"paths\":[1]"), contains("m: expected the state of a run"));
-  CHECK_THAT(refused("\"paths\":[]", std::string(100'000, '[')), contains("m: expected the state of a run"));
+  CHECK_THAT(refused("\"names\":[]", "\"names\":[1]"), contains("m: expected the state of a run"));
+  CHECK_THAT(refused("\"names\":[]", std::string(100'000, '[')), contains("m: expected the state of a run"));
 }
 
 TEST_CASE("model file: a head of its own must equal the embedding it is tied to") {

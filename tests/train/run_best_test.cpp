@@ -40,7 +40,8 @@ bool train_in(const std::string& path, const Change& change, const std::function
   change(config);
   if (config != before) model = with_training(std::move(model), config);
   const Dataset data(text_of(tiny_text()), model.tokenizer, config.val_fraction, config.context);
-  model.state.text = {{}, data.text_bytes(), data.text_crc32()};
+  model.state.text.bytes = data.text_bytes();
+  model.state.text.crc32 = data.text_crc32();
   Context context({.threads = 1, .seed = static_cast<uint64_t>(config.seed), .precision = precision_of(config)});
   Log log(true);
   Run run({context, model, data, folder, log}, {.best_possible = {}, .stopped = stopped});

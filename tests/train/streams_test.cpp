@@ -27,7 +27,7 @@ struct StreamShell : Shell {
     TrainConfig config = tiny_config();
     Model made = make_model(config, Tokenizer::make(TokenKind::kChar, characters, "text"));
     made.state.step = 1;
-    made.state.text.paths = std::move(trained_on);
+    made.state.text.names = std::move(trained_on);
     save_model(model, made);
     put("book.txt", tiny_text());
   }

@@ -58,13 +58,14 @@ int run_bench(int argc, const char* const* argv) {
   BenchSubject subject = subject_of(flags);
   const TrainConfig& config = subject.config;
 
-  Corpus corpus = load_corpus({}, config.tokens);
+  Corpus corpus = load_corpus({}, {.tokens = config.tokens});
   const Tokenizer tokenizer = Tokenizer::make(config.tokens, corpus.text.bytes, corpus.text.name);
-  const auto most = static_cast<int64_t>(static_cast<double>(corpus.text.bytes.size()) * (1 - config.val_fraction)) - 1;
+  const Split split = config.val_fraction;
+  const int64_t most = split.train_size(static_cast<int64_t>(corpus.text.bytes.size())) - 1;
   if (config.context > most)
     fail_usage("--context", cat("at most ", most, ", which the built-in stories are long enough for"),
                cat(config.context));
-  const Dataset data(std::move(corpus.text), tokenizer, config.val_fraction, config.context);
+  const Dataset data(std::move(corpus.text), tokenizer, split, config.context);
   corpus.stories.reset();
   const ChosenPrecision chosen = choose_precision(config.dtype);
   expect_memory(model_config(config, tokenizer.size()), config.batch, chosen.dtype);

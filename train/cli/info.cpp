@@ -8,6 +8,7 @@
 #include "train/cli/flags.h"
 #include "train/cli/json_output.h"
 #include "train/cli/output.h"
+#include "train/corpus.h"
 #include "train/cpu_name.h"
 #include "train/log.h"
 #include "train/model_file.h"
@@ -60,7 +61,17 @@ Json about_tensors(const ParamStore& params) {
   return tensors;
 }
 
-Json about_model(const Model& model) {
+// Paths are told where they are known: of a run in its place.
+Json trained_on(const TextIdentity& text, const std::string& folder) {
+  if (text.names.empty()) return "the built-in stories";
+  std::vector<std::string> paths;
+  try {
+    paths = known_paths(text, folder);
+  } catch (const Error&) {}  // what is damaged is of no concern here
+  return paths.empty() ? text.names : paths;
+}
+
+Json about_model(const Model& model, const std::string& folder) {
   Json json;
   json["file"] = model.where;
   json["parameters"] = model.params->count();
@@ -78,19 +89,18 @@ Json about_model(const Model& model) {
     json["best_loss"] = state.best_loss;
     json["best_step"] = state.best_step;
   }
-  if (state.known)
-    json["trained_on"] = state.text.paths.empty() ? Json("the built-in stories") : Json(state.text.paths);
+  if (state.known) json["trained_on"] = trained_on(state.text, folder);
   json["config"] = Json::parse(config_to_json(model.training));
   json["tensors"] = about_tensors(*model.params);
   return json;
 }
 
 // One "name  value" a line; objects and lists of objects become lines of their own.
-void append_lines(std::string& page, const Json& json) {
+void append_lines(std::string& page, const Json& json, bool of_bytes) {
   constexpr size_t kNameWidth = 16;
   for (const auto& [name, value] : json.items()) {
     if (value.is_object()) {
-      append_lines(page, value);
+      append_lines(page, value, of_bytes);
       continue;
     }
     if (name == "tensors") {
@@ -100,7 +110,8 @@ void append_lines(std::string& page, const Json& json) {
       continue;
     }
     const bool is_loss = name == "loss" || name == "best_loss";
-    const std::string text = is_loss             ? cat(value.dump(), " nats, of the validation part")
+    const std::string text = is_loss
+                                 ? cat(value.dump(), of_bytes ? " nats a byte" : " nats", ", of the validation part")
                              : value.is_string() ? printable(value.get<std::string>())
                                                  : printable(json_text(value));
     page += cat(name, std::string(kNameWidth - std::min(name.size(), kNameWidth - 1), ' '), text, "\n");
@@ -113,19 +124,21 @@ int run_info(int argc, const char* const* argv) {
   Flags flags = info_flags();
   if (!flags.parse(argc, argv)) return 0;
   Json json;
+  bool of_bytes = false;
   if (flags.arguments().empty()) {
     json = about_program();
   } else {
     const Model model = load_model(flags.arguments()[0]);
+    of_bytes = model.training.tokens == TokenKind::kByte;
     Log log;
     for (const std::string& line : model.warnings) log.warn(line);
-    json = about_model(model);
+    json = about_model(model, folder_of_model(flags.arguments()[0]));
   }
   std::string page;
   if (flags.on("json")) {
     page = json_text(json, 2) + "\n";
   } else {
-    append_lines(page, json);
+    append_lines(page, json, of_bytes);
   }
   write_output(page);
   return 0;

@@ -24,7 +24,9 @@ namespace {
 
 constexpr const char* kAbout =
     "Trains a character model on a text: files, folders or - for standard input, UTF-8, with no preparation. "
-    "Without a text it trains on built-in stories. Without --out the run's folder is runs/NAME of the text, "
+    "Without a text it trains on built-in stories. A folder stands for the text files below it; each file counts once. "
+    "Between two files comes a line feed where the first does not end in a new line, or nothing where none of them "
+    "has a line feed. Without --out the run's folder is runs/NAME of the text, "
     "or NAME-2, NAME-3, … where there is one.";
 constexpr const char* kExamples =
     "Examples:\n"
@@ -39,6 +41,9 @@ Flags train_flags() {
        .help =
            "Go on with the run in this folder, as if it had never stopped; its text, if it has moved, is given again.",
        .value = "RUN"},
+      {.name = "all-files",
+       .help = "Take every file of a folder, not only those that are text, and each as often as it is named or linked "
+               "to."},
       {.name = "preset",
        .help = "nanoGPT's character model for a CPU, small, whose values are the defaults below, or for a GPU, baby: "
                "6 layers, 6 heads, width 384, context 256, dropout 0.2, batch 64, 5000 steps.",
@@ -94,10 +99,10 @@ TrainConfig new_config(const Flags& flags) {
 
 // A run to resume keeps its configuration; of what is no part of the model, flags may change some.
 void change_config(const Flags& flags, TrainConfig& config, int64_t done, Announcements& said) {
-  for (const char* other : {"out", "preset", "config"})
+  for (const char* other : {"out", "preset", "config", "all-files"})
     if (flags.given(other))
       fail_usage(cat("--", other), "not to be given with --resume", printable(flags.text(other), 60),
-                 "the run has its own folder and configuration; single values can be changed by their flags");
+                 "the run has its own folder, text and configuration; single values can be changed by their flags");
   for (const Field& field : fields()) {
     const auto text = given_text(flags, field);
     if (!text) continue;
@@ -185,8 +190,8 @@ std::string last_line(const Model& model, const RunFolder& folder) {
 
 int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, bool quiet, Log& log) {
   const bool done = run.train();
-  const auto& paths = model.state.text.paths;
-  const bool piped = std::find(paths.begin(), paths.end(), "-") != paths.end();
+  const auto& names = model.state.text.names;
+  const bool piped = std::find(names.begin(), names.end(), "-") != names.end();
   if (!done) {
     const std::string stopped =
         cat("stopped at step ", model.state.step, " of ", model.training.steps, " and saved; to go on: ", program,
@@ -205,11 +210,12 @@ int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, bool q
 int start(const Flags& flags, Log& log) {
   if (flags.given("out") && flags.text("out").empty()) fail_usage("--out", "a run's folder", "an empty name");
   const TrainConfig config = new_config(flags);
-  Corpus corpus = load_corpus(flags.arguments(), config.tokens);
+  Corpus corpus = load_corpus(flags.arguments(), {.tokens = config.tokens, .all_files = flags.on("all-files")});
   report_text(corpus, log);
   const std::string text_name = corpus.text.name;
   const Tokenizer tokenizer = Tokenizer::make(config.tokens, corpus.text.bytes, text_name);
-  const Dataset data(std::move(corpus.text), tokenizer, config.val_fraction, config.context);
+  const Split split = config.val_fraction;
+  const Dataset data(std::move(corpus.text), tokenizer, split, config.context);
   const auto best_possible = best_possible_loss(corpus.stories, data, config.context, config.eval_tokens);
   corpus.stories.reset();
   expect_memory(model_config(config, tokenizer.size()), config.batch, choose_precision(config.dtype).dtype);
@@ -219,7 +225,7 @@ int start(const Flags& flags, Log& log) {
   Context context(
       {.threads = threads, .seed = static_cast<uint64_t>(config.seed), .precision = report_precision(config, said)});
   Model model = make_model(config, tokenizer);
-  model.state.text = {corpus.paths, data.text_bytes(), data.text_crc32()};
+  model.state.text = identity_of(corpus, data, split);
   report_threads(threads, context, said);
   model.state.isa = cpu_isa();
 
@@ -248,15 +254,16 @@ int resume(const Flags& flags, Log& log) {
   const TrainConfig& config = model.training;
 
   const std::string give_again = cat(program, " train --resume ", shell_quoted(folder.path()), " TEXT");
-  Corpus corpus = flags.arguments().empty() ? find_corpus(model.state.text, config.tokens, give_again)
-                                            : load_corpus(flags.arguments(), config.tokens);
+  Corpus corpus = flags.arguments().empty() ? find_corpus(model, folder.path(), give_again)
+                                            : load_corpus(flags.arguments(), training_rules(model));
   report_text(corpus, log);
   const std::string text_name = corpus.text.name;
-  const Dataset data(std::move(corpus.text), model.tokenizer, config.val_fraction, config.context);
+  const Split split = training_split(model);
+  const Dataset data(std::move(corpus.text), model.tokenizer, split, config.context);
   expect_same_text(model.state.text, data, text_name);
   const auto best_possible = best_possible_loss(corpus.stories, data, config.context, config.eval_tokens);
   corpus.stories.reset();
-  model.state.text.paths = corpus.paths;
+  model.state.text = identity_of(corpus, data, split);
   expect_memory(model.config, config.batch, choose_precision(config.dtype).dtype);
 
   const int threads = choose_threads(config, said);
