@@ -11,7 +11,7 @@ namespace tril {
 
 // Lets threads that wait for each other give their processor away after a quarter of a millisecond, unless the
 // environment says how long. OpenMP's runtime spins far longer otherwise, and on two processors one busy neighbour then
-// makes a training step of two threads thirty times slower; after a millisecond five times, so three to four. A step's
+// makes a training step of two threads thirty times slower; after a millisecond five times, so fewer. A step's
 // own waits are shorter: a wait that sleeps makes each step slower. The runtime reads its environment before main, so
 // this starts the program anew, once; where that cannot be done nothing happens. For the start of main.
 void limit_spinning(char* const* argv);
