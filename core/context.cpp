@@ -1,28 +1,39 @@
 #include "core/context.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "core/check.h"
 #include "core/onednn.h"
 #include "core/parallel.h"
 
 namespace tril {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+}  // namespace
 
 Context::Context(const ContextOptions& options)
-    : threads_(options.threads == 0 ? available_threads() : options.threads),
-      seed_(options.seed),
-      precision_(options.precision) {
+    : threads_(available_threads()), seed_(options.seed), precision_(options.precision) {
   TRIL_CHECK(precision_ == DType::f32 || precision_ == DType::bf16, "precision", "f32 or bf16", name_of(precision_));
-  TRIL_CHECK(threads_ >= 1 && threads_ <= 1024, "threads", "1 to 1024", cat(threads_));
-  threads_ = granted_threads(threads_);
+  TRIL_CHECK(options.threads >= 0 && options.threads <= kMostThreads, "threads",
+             cat("1 to ", kMostThreads, ", or 0 for as many as there are"), cat(options.threads));
+  const int asked = options.threads == 0 ? threads_ : static_cast<int>(options.threads);
+  threads_ = granted_threads(std::min(asked, kMostThreads));
   onednn_prepare();
   scratch_.resize(static_cast<size_t>(threads_));
 }
 
-void Context::use_threads(int threads) {
+void Context::use_threads(int64_t threads) {
   TRIL_CHECK(threads >= 1 && threads <= most_threads(), "threads", cat("1 to ", most_threads()), cat(threads));
-  threads_ = threads;
+  threads_ = static_cast<int>(threads);
 }
 
 void Context::set_step(int64_t step, int64_t first_sample) {
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  TRIL_CHECK(step >= 0 && step <= kMost, "step", cat("0 to ", kMost), cat(step));
+  TRIL_CHECK(first_sample >= 0 && first_sample <= kMost, "first_sample", cat("0 to ", kMost), cat(first_sample));
   step_ = static_cast<uint32_t>(step);
   first_sample_ = static_cast<uint32_t>(first_sample);
 }
@@ -37,6 +48,21 @@ void Context::release(const void* tape) {
   if (holder_ != tape) return;
   memory_.reset();
   holder_ = nullptr;
+}
+
+TapeLife& Context::begin_life(Tape& tape) {
+  TapeLife& life = free_lives_ == nullptr ? lives_.emplace_back() : *free_lives_;
+  if (free_lives_ != nullptr) free_lives_ = life.next;
+  life.tape = &tape;
+  life.first = life.pass;
+  return life;
+}
+
+void Context::end_life(TapeLife& life) noexcept {
+  ++life.pass;
+  life.tape = nullptr;
+  life.next = free_lives_;
+  free_lives_ = &life;
 }
 
 int64_t Context::allocations() const {

@@ -42,6 +42,16 @@ int Infer::checked_axis(int i, int64_t axis) const {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
+uint32_t Forward::first_sample() const {
+  constexpr int64_t kMost = int64_t{1} << 32;
+  const Shape& x = in(0).shape;
+  const int64_t samples = x.rank() == 0 ? 1 : x[0];
+  TRIL_CHECK(samples <= kMost - draws_.first_sample, op_,
+             cat("samples up to ", kMost - 1, " of the step's whole batch"),
+             cat(samples, " from ", draws_.first_sample, " on"), "random numbers are told apart by 32 bits");
+  return draws_.first_sample;
+}
+
 const Tensor& Backward::in(int i) const {
   TRIL_CHECK(OpPlan::has_bit(plan_.reads_input, i), op_, cat("infer to declare backward_reads_input(", i, ")"),
              "no such declaration");
@@ -54,15 +64,29 @@ const Tensor& Backward::out(int i) const {
   return outputs_[static_cast<size_t>(i)];
 }
 
+namespace {
+
+// The operand whose tape an op runs on: the first that has a place on one, else a gradient. Null: there is none.
+const Tensor* with_tape(std::span<const Tensor> operands) {
+  const auto first = [&](auto&& has) { return std::find_if(operands.begin(), operands.end(), has); };
+  auto found = first([](const Tensor& operand) { return operand.is_on_tape(); });
+  if (found == operands.end()) found = first([](const Tensor& operand) { return operand.tape != nullptr; });
+  return found == operands.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+// Of an operand that is no longer valid the op itself tells.
 bool is_training(std::span<const Tensor> operands) {
-  const auto on_tape =
-      std::find_if(operands.begin(), operands.end(), [](const Tensor& operand) { return operand.tape != nullptr; });
-  return on_tape == operands.end() || on_tape->tape->training();
+  const Tensor* const operand = with_tape(operands);
+  return operand == nullptr || !operand->tape.is_current() || operand->tape->training();
 }
 
 std::array<Tensor, OpPlan::kMaxResults> apply_all(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs) {
-  for (const Tensor& input : inputs)
-    if (input.tape != nullptr) return input.tape->record(op, inputs, attrs);
+  if (const Tensor* const operand = with_tape(inputs)) {
+    operand->expect_current(op.name);
+    return operand->tape->record(op, inputs, attrs);
+  }
   fail(op.name, "at least one operand on a tape", "only parameters and constants",
        "bring one in with Tape::constant or Tape::variable");
 }

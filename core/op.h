@@ -110,8 +110,8 @@ class Forward {
   [[nodiscard]] const char* name() const { return op_; }
   // The op's own random numbers: the same in forward and backward, others for every op and step.
   [[nodiscard]] RandomKey key() const { return {context_.seed(), draws_.step, draws_.stream}; }
-  // The index of row 0 of axis 0 in the step's whole batch.
-  [[nodiscard]] uint32_t first_sample() const { return draws_.first_sample; }
+  // The index of row 0 of axis 0 in the step's whole batch. Throws where a row's own would need more than 32 bits.
+  [[nodiscard]] uint32_t first_sample() const;
 
  protected:
   const char* op_;

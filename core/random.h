@@ -32,15 +32,17 @@ struct RandomKey {
 }
 
 // Sixteen counters at a time give a block of 64 words: word w of lane l is element 16 w + l. Kernels ask for whole
-// blocks.
+// blocks. Counters have 32 bits; the bits of a block's number beyond those go into the key.
 inline constexpr int64_t kRandomBlock = 64;
 
 [[gnu::always_inline]] inline void random_block(const RandomKey& key, uint32_t sample, int64_t block, uint32_t* out) {
+  constexpr int kBitsOfBlock = 28;
+  const uint64_t seed = key.seed + (static_cast<uint64_t>(block) >> kBitsOfBlock) * 0x9E3779B97F4A7C15u;
   uint32_t word0[16], word1[16], word2[16], word3[16];
   for (int lane = 0; lane < 16; ++lane) {
     uint32_t counter[4] = {static_cast<uint32_t>(block) * 16u + static_cast<uint32_t>(lane), sample, key.step,
                            key.stream};
-    philox(counter, key.seed);
+    philox(counter, seed);
     word0[lane] = counter[0];
     word1[lane] = counter[1];
     word2[lane] = counter[2];

@@ -22,7 +22,8 @@ class Shape {
     int64_t total = 1;
     for (const int64_t dim : dims) {
       TRIL_CHECK(dim >= 0, "shape", "dimensions of 0 or more", cat(dim));
-      TRIL_CHECK(!__builtin_mul_overflow(total, dim, &total) && total <= (int64_t{1} << 48), "shape",
+      // Also of some of the axes alone, where another is 0.
+      TRIL_CHECK(dim == 0 || (!__builtin_mul_overflow(total, dim, &total) && total <= (int64_t{1} << 48)), "shape",
                  "at most 2^48 elements", "a product that is larger");
       dims_[static_cast<size_t>(rank_++)] = dim;
     }
@@ -30,12 +31,12 @@ class Shape {
 
   [[nodiscard]] int rank() const { return rank_; }
   // The extent of an axis, from 0 or, negative, from the end; others throw.
-  [[nodiscard]] int64_t operator[](int axis) const { return dims_[checked(axis)]; }
+  [[nodiscard]] int64_t operator[](int64_t axis) const { return dims_[checked(axis)]; }
   [[nodiscard]] std::span<const int64_t> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
   // Number of elements in the axes [from, to).
-  [[nodiscard]] int64_t count(int from, int to) const {
+  [[nodiscard]] int64_t count(int64_t from, int64_t to) const {
     int64_t total = 1;
-    for (int axis = from; axis < to; ++axis) total *= (*this)[axis];
+    for (int64_t axis = from; axis < to; ++axis) total *= (*this)[axis];
     return total;
   }
   [[nodiscard]] int64_t count() const { return count(0, rank_); }
@@ -43,7 +44,7 @@ class Shape {
   [[nodiscard]] int64_t rows() const { return rank_ == 0 ? 1 : count(0, rank_ - 1); }
   [[nodiscard]] int64_t last() const { return rank_ == 0 ? 1 : (*this)[-1]; }
 
-  [[nodiscard]] Shape with(int axis, int64_t dim) const {
+  [[nodiscard]] Shape with(int64_t axis, int64_t dim) const {
     std::array<int64_t, kMaxRank> changed = dims_;
     changed[checked(axis)] = dim;
     return Shape(std::span<const int64_t>(changed.data(), static_cast<size_t>(rank_)));
@@ -66,7 +67,7 @@ class Shape {
   }
 
  private:
-  [[nodiscard]] size_t checked(int axis) const {
+  [[nodiscard]] size_t checked(int64_t axis) const {
     TRIL_CHECK(axis >= -rank_ && axis < rank_, "shape", cat("an axis of ", *this), cat(axis));
     return static_cast<size_t>(axis < 0 ? axis + rank_ : axis);
   }

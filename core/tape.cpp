@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "core/parallel.h"
@@ -16,16 +17,26 @@ void add_into(T* sum, const T* term, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] = T(static_cast<Compute<T>>(sum[i]) + static_cast<Compute<T>>(term[i]));
 }
 
+// Places on a tape are counted in 31 bits.
+void expect_room(const char* op, size_t places) {
+  constexpr size_t kMost = std::numeric_limits<int32_t>::max();
+  TRIL_CHECK(places < kMost, op, cat("at most ", kMost, " tensors and operands on a tape"), "more",
+             "reset it between two passes");
+}
+
 }  // namespace
 
-Tape::~Tape() { reset(); }
+Tape::~Tape() {
+  reset();
+  context_.end_life(life_);
+}
 
 Tensor Tape::add_slot(const Tensor& value, bool wants_gradient, int32_t parameter) {
+  expect_room("tape", slots_.size());
   Slot slot;
   slot.value = value;
-  slot.value.tape = this;
+  slot.value.tape = TapeRef(life_);
   slot.value.slot = static_cast<int32_t>(slots_.size());
-  slot.value.generation = generation_;
   slot.wants_gradient = wants_gradient;
   slot.parameter = parameter;
   slots_.push_back(slot);
@@ -96,14 +107,13 @@ int32_t Tape::slot_of_parameter(const char* op, const Tensor& tensor) {
 }
 
 int32_t Tape::resolve(const char* op, const Tensor& tensor) {
-  if (tensor.tape == this) {
-    TRIL_CHECK(tensor.generation == generation_, op, "tensors of the current pass",
-               cat("one of shape ", tensor.shape, " made before its tape was reset"), "make it again after reset()");
+  tensor.expect_current(op);
+  if (tensor.tape == this && tensor.is_on_tape()) {
     TRIL_CHECK(!slots_[static_cast<size_t>(tensor.slot)].discarded, op, "tensors that are still there",
                cat("one of shape ", tensor.shape, " that was discarded"));
     return tensor.slot;
   }
-  TRIL_CHECK(tensor.tape == nullptr, op, "operands on one tape", "operands on two",
+  TRIL_CHECK(!tensor.is_on_tape(), op, "operands on one tape", "operands on two",
              "bring the other in with Tape::constant");
   TRIL_CHECK(tensor.data != nullptr || tensor.count() == 0, op, "a tensor", "an empty one that was never made");
   return tensor.is_parameter() ? slot_of_parameter(op, tensor) : add_slot(tensor, false).slot;
@@ -112,6 +122,7 @@ int32_t Tape::resolve(const char* op, const Tensor& tensor) {
 std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span<const Tensor> inputs,
                                                      const void* attrs) {
   context_.acquire(this, op.name);
+  expect_room(op.name, std::max(operands_.size(), saved_.size()) + inputs.size() + OpPlan::kMaxResults);
   Record record;
   record.op = &op;
   record.draws = {context_.step(), context_.first_sample(), ops_run_++};
@@ -299,9 +310,11 @@ void Tape::backward(const Tensor& y, const Tensor& cotangent, const BackwardOpti
 }
 
 const Tape::Slot& Tape::checked_slot(const char* what, const Tensor& x) const {
-  TRIL_CHECK(x.tape == this, what, "a tensor of this tape", "another's");
-  TRIL_CHECK(x.generation == generation_, what, "a tensor of the current pass",
+  TRIL_CHECK(x.tape != this || x.tape.is_current(), what, "a tensor of the current pass",
              cat("one of shape ", x.shape, " made before its tape was reset"));
+  x.expect_current(what);
+  TRIL_CHECK(x.tape == this && x.is_on_tape(), what, "a tensor of this tape",
+             x.tape == this ? "a gradient" : "another's");
   return slots_[static_cast<size_t>(x.slot)];
 }
 
@@ -340,15 +353,19 @@ void Tape::clear_unreceived() const {
   }
 }
 
-void Tape::expect_all_received() const {
-  std::string missing;
+std::string ParameterGradients::missing() const {
+  constexpr int64_t kShown = 8;
+  std::string text;
   int64_t count = 0;
-  for (size_t i = 0; i < parameters_.received.size(); ++i) {
-    if (parameters_.received[i] != 0) continue;
-    if (++count <= 8) missing += (count > 1 ? ", " : "") + parameters_.names[i];
-  }
-  if (count > 8) missing += cat(" and ", count - 8, " more");
-  TRIL_CHECK(count == 0, "backward", "a gradient for every parameter", cat("none for ", missing),
+  for (size_t i = 0; i < received.size(); ++i)
+    if (received[i] == 0 && ++count <= kShown) text += (count > 1 ? ", " : "") + names[i];
+  if (count > kShown) text += cat(" and ", count - kShown, " more");
+  return text;
+}
+
+void Tape::expect_all_received() const {
+  const std::string missing = parameters_.missing();
+  TRIL_CHECK(missing.empty(), "backward", "a gradient for every parameter", cat("none for ", missing),
              "use them in the loss, or pass allow_unused");
 }
 
@@ -362,8 +379,7 @@ Tensor Tape::gradient(const Tensor& x) const {
   TRIL_CHECK(has_gradient(x), "gradient", "a tensor that received a gradient",
              cat("one of shape ", x.shape, " that received none"),
              "is it a variable, or kept with keep_gradient, and does the loss depend on it?");
-  Tensor gradient = x;
-  gradient.tape = nullptr;
+  Tensor gradient = x;  // of the same pass
   gradient.slot = -1;
   gradient.shadow = nullptr;
   if (x.is_parameter()) {
@@ -388,7 +404,7 @@ void Tape::reset() {
   saved_.clear();
   std::fill(parameter_slots_.begin(), parameter_slots_.end(), -1);
   context_.release(this);
-  ++generation_;
+  ++life_.pass;
   ops_run_ = 0;
 }
 

@@ -1,6 +1,6 @@
 // The tape: ops run as they are called and leave a flat list of plain records; backward walks the list from the end.
 // Recording order is already topological, so there is no sort and no recursion. A tape belongs to its context's thread.
-// Tensors made on it are valid until reset(), which keeps the memory for the next pass.
+// Tensors made on it are valid until reset(), which keeps the memory for the next pass, or until the tape's end.
 //
 //   Context context;
 //   Tape tape(context);
@@ -19,7 +19,8 @@
 namespace tril {
 
 // Where the gradients of parameters go: a flat buffer with the layout of the parameters' own. Nothing in it is ever
-// zeroed before: a parameter not yet marked as received is overwritten, afterwards added to. nn/params.h fills it.
+// zeroed before: a parameter not yet marked as received is overwritten, afterwards added to. nn/params.h fills it. What
+// it points at outlives the passes of the tape that it is bound to.
 struct ParameterGradients {
   const std::byte* values = nullptr;
   std::byte* gradients = nullptr;
@@ -27,6 +28,8 @@ struct ParameterGradients {
   std::span<uint8_t> received;         // one a parameter, by its index
   std::span<const int64_t> offsets;    // where each begins, in bytes, in ascending order
   std::span<const std::string> names;  // for errors
+  // The first names without a gradient, as "a, b and 7 more"; empty: every parameter has one.
+  [[nodiscard]] std::string missing() const;
 };
 
 struct BackwardOptions {
@@ -37,7 +40,8 @@ class Tape {
  public:
   enum class Mode : uint8_t { train, evaluate };  // evaluate: nothing is recorded, and modules leave dropout out
 
-  explicit Tape(Context& context, Mode mode = Mode::train) : context_(context), mode_(mode) {}
+  explicit Tape(Context& context, Mode mode = Mode::train)
+      : context_(context), mode_(mode), life_(context.begin_life(*this)) {}
   ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
@@ -82,6 +86,7 @@ class Tape {
   // variables, constants, parameters, tensors that share their memory, and, in train mode, tensors that want no
   // gradient.
   void discard(const Tensor& x);
+  [[nodiscard]] bool is_discarded(const Tensor& x) const;
   // Does so with all that was made since a mark, but for the tensors to keep.
   [[nodiscard]] int64_t mark() const { return static_cast<int64_t>(slots_.size()); }
   void discard_since(int64_t mark, std::initializer_list<Tensor> keep);
@@ -150,7 +155,7 @@ class Tape {
 
   Context& context_;
   Mode mode_;
-  uint32_t generation_ = 0;
+  TapeLife& life_;  // counts the passes; the context's
   uint32_t ops_run_ = 0;
   ParameterGradients parameters_;
   std::vector<Slot> slots_;

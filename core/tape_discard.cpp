@@ -20,7 +20,10 @@ void Tape::discard(const Tensor& x) {
   give_back(slot);
 }
 
+bool Tape::is_discarded(const Tensor& x) const { return checked_slot("is_discarded", x).discarded; }
+
 void Tape::discard_since(int64_t mark, std::initializer_list<Tensor> keep) {
+  for (const Tensor& kept : keep) kept.expect_current("discard_since");
   for (auto i = static_cast<size_t>(mark); i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     const auto is_kept = [&](const Tensor& kept) { return kept.tape == this && kept.slot == slot.value.slot; };

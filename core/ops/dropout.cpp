@@ -79,7 +79,7 @@ struct Dropout {
 TRIL_REGISTER_OP(dropout, Dropout)
 
 Tensor dropout(const Tensor& x, double p) {
-  if (x.tape != nullptr && !x.tape->training()) return x;
+  if (!is_training({&x, 1})) return x;
   return apply(registered::dropout, {x}, Dropout::Attrs{p});
 }
 
