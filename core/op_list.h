@@ -5,8 +5,8 @@
 
 // clang-format off
 #define TRIL_OP_LIST(X) \
-  X(add) X(sub) X(mul) X(div) X(scale) X(exp) X(log) X(tanh) X(sigmoid) \
-  X(relu) X(gelu) X(silu) X(sum) X(mean) X(max) X(matmul) X(linear) X(reshape) \
+  X(add) X(sub) X(mul) X(div) X(scale) X(affine) X(div_by) X(reciprocal) \
+  X(exp) X(log) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu) X(sum) X(mean) X(max) X(matmul) X(linear) X(reshape) \
   X(permute) X(slice) X(concat) X(embedding) X(softmax) X(log_softmax) X(dropout) X(layer_norm) X(add_layer_norm) \
   X(cross_entropy) X(attention)
 // clang-format on

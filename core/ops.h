@@ -13,6 +13,7 @@
 // reaches it.)
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -30,7 +31,23 @@ namespace tril {
 [[nodiscard]] inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 [[nodiscard]] inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 [[nodiscard]] inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+
+// With a number, which is rounded to x's type. Elementwise, too; they take bf16.
 [[nodiscard]] Tensor scale(const Tensor& x, double factor);
+[[nodiscard]] Tensor affine(const Tensor& x, double factor, double offset);  // factor x + offset
+[[nodiscard]] Tensor div_by(const Tensor& x, double divisor);                // x / divisor
+[[nodiscard]] Tensor reciprocal(const Tensor& x, double numerator = 1.0);    // numerator / x
+template <class T>
+concept Number = std::integral<T> || std::floating_point<T>;
+[[nodiscard]] inline Tensor operator-(const Tensor& x) { return scale(x, -1.0); }
+[[nodiscard]] Tensor operator+(const Tensor& x, Number auto c) { return affine(x, 1.0, static_cast<double>(c)); }
+[[nodiscard]] Tensor operator+(Number auto c, const Tensor& x) { return affine(x, 1.0, static_cast<double>(c)); }
+[[nodiscard]] Tensor operator-(const Tensor& x, Number auto c) { return affine(x, 1.0, -static_cast<double>(c)); }
+[[nodiscard]] Tensor operator-(Number auto c, const Tensor& x) { return affine(x, -1.0, static_cast<double>(c)); }
+[[nodiscard]] Tensor operator*(const Tensor& x, Number auto c) { return scale(x, static_cast<double>(c)); }
+[[nodiscard]] Tensor operator*(Number auto c, const Tensor& x) { return scale(x, static_cast<double>(c)); }
+[[nodiscard]] Tensor operator/(const Tensor& x, Number auto c) { return div_by(x, static_cast<double>(c)); }
+[[nodiscard]] Tensor operator/(Number auto c, const Tensor& x) { return reciprocal(x, static_cast<double>(c)); }
 
 [[nodiscard]] Tensor exp(const Tensor& x);
 [[nodiscard]] Tensor log(const Tensor& x);

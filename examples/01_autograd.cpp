@@ -5,6 +5,7 @@
 // b move to make the loss smaller? Against their gradients: how much the loss changes when they do.
 #include <cmath>
 #include <cstdio>
+#include <iostream>
 
 #include "core/ops.h"
 
@@ -46,8 +47,10 @@ Slopes by_tape(const Neuron& neuron, bool show_tape) {
   tape.backward(loss);
 
   if (show_tape)
-    std::printf("The tape, a line for each op with the numbers of what it made and what it read:\n%s\n",
-                tape.to_string().c_str());
+    std::cout << "The tape, a line for each op with the numbers of what it made and what it read:\n"
+              << tape.to_string() << "\nWhat tensors hold: w is " << w << ", and the slope of the loss by it "
+              << tape.gradient(w) << ".\nWith numbers they calculate, too: 2 w - 1 is " << 2 * w - 1 << "\n\n"
+              << std::flush;
   return {loss.item(), tape.gradient(w).item(), tape.gradient(b).item()};
 }
 

@@ -137,6 +137,12 @@ const std::vector<Unary> kUnary = {
      1e-6L},
     {"scale", [](const Tensor& x) { return scale(x, -0.75); }, [](Real x) { return Real{-0.75L} * x; },
      [](Real) { return Real{-0.75L}; }, 0},
+    {"affine", [](const Tensor& x) { return x + 1.5; }, [](Real x) { return x + Real{1.5L}; },
+     [](Real) { return Real{1}; }, 0},
+    {"div_by", [](const Tensor& x) { return x / -3; }, [](Real x) { return x / -3; }, [](Real) { return 1 / Real{-3}; },
+     0},
+    {"reciprocal", [](const Tensor& x) { return -1.5 / x; }, [](Real x) { return Real{-1.5L} / x; },
+     [](Real x) { return (Real{1.5L} / x) / x; }, 0},
 };
 
 template <class T>
