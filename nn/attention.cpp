@@ -4,7 +4,9 @@ namespace tril {
 namespace {
 
 AttentionOptions checked(const MultiHeadAttentionOptions& options) {
-  TRIL_CHECK(options.heads >= 1 && options.width >= 1 && options.width % options.heads == 0, "heads",
+  constexpr int64_t kWidest = int64_t{1} << 46;  // a product of 3 widths still is a number
+  TRIL_CHECK(options.width >= 1 && options.width <= kWidest, "width", cat("1 to ", kWidest), cat(options.width));
+  TRIL_CHECK(options.heads >= 1 && options.width % options.heads == 0, "heads",
              cat("a number that divides the width ", options.width), cat(options.heads));
   return {.heads = options.heads, .causal = options.causal, .scale = options.scale, .dropout = options.dropout};
 }
@@ -12,9 +14,9 @@ AttentionOptions checked(const MultiHeadAttentionOptions& options) {
 }  // namespace
 
 SelfAttention::SelfAttention(const Scope& scope, const MultiHeadAttentionOptions& options)
-    : c_attn_(scope / "c_attn", options.width, 3 * options.width, options.bias),
-      c_proj_(scope / "c_proj", options.width, options.width, options.bias, options.projection_deviation),
-      options_(checked(options)) {}
+    : options_(checked(options)),
+      c_attn_(scope / "c_attn", options.width, 3 * options.width, options.bias),
+      c_proj_(scope / "c_proj", options.width, options.width, options.bias, options.projection_deviation) {}
 
 Tensor SelfAttention::operator()(const Tensor& x, const Tensor& lengths) const {
   AttentionOptions options = options_;
@@ -23,11 +25,11 @@ Tensor SelfAttention::operator()(const Tensor& x, const Tensor& lengths) const {
 }
 
 CrossAttention::CrossAttention(const Scope& scope, const MultiHeadAttentionOptions& options)
-    : q_proj_(scope / "q_proj", options.width, options.width, options.bias),
+    : options_(checked(options)),
+      q_proj_(scope / "q_proj", options.width, options.width, options.bias),
       k_proj_(scope / "k_proj", options.width, options.width, options.bias),
       v_proj_(scope / "v_proj", options.width, options.width, options.bias),
-      c_proj_(scope / "c_proj", options.width, options.width, options.bias, options.projection_deviation),
-      options_(checked(options)) {}
+      c_proj_(scope / "c_proj", options.width, options.width, options.bias, options.projection_deviation) {}
 
 Tensor CrossAttention::operator()(const Tensor& x, const Tensor& memory, const Tensor& memory_lengths) const {
   AttentionOptions options = options_;

@@ -24,8 +24,8 @@ class SelfAttention {
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& lengths = {}) const;
 
  private:
-  Linear c_attn_, c_proj_;
   AttentionOptions options_;
+  Linear c_attn_, c_proj_;
 };
 
 // Queries from x (B, Tq, C), keys and values from a memory (B, Tk, C) of another length.
@@ -35,8 +35,8 @@ class CrossAttention {
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& memory, const Tensor& memory_lengths = {}) const;
 
  private:
-  Linear q_proj_, k_proj_, v_proj_, c_proj_;
   AttentionOptions options_;
+  Linear q_proj_, k_proj_, v_proj_, c_proj_;
 };
 
 }  // namespace tril

@@ -80,7 +80,7 @@ const Decoder::Stream& Decoder::stream_at(int64_t index) const {
   return streams_[static_cast<size_t>(index)];
 }
 
-void Decoder::check_token(int32_t token) const {
+void Decoder::check_token(int64_t token) const {
   TRIL_CHECK(token >= 0 && token < config_.vocabulary, "decoder", cat("tokens from 0 to ", config_.vocabulary - 1),
              cat(token));
 }

@@ -41,7 +41,7 @@ class Decoder {
   // f32 or bf16, which is half as much to read; a matrix unit (AMX) also takes what it multiplies by them in bf16. The
   // work is cut into pieces that depend on the configuration alone, so the logits have the same bits at any number of
   // threads, at least 1.
-  Decoder(const ParamStore& params, const GptConfig& config, int threads = 1, int64_t streams = 1,
+  Decoder(const ParamStore& params, const GptConfig& config, int64_t threads = 1, int64_t streams = 1,
           DType weights = DType::f32);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
@@ -50,7 +50,11 @@ class Decoder {
   void reset();
   // The logits (V) of the token after this one, or after the last of these, in stream 0: valid until its next token,
   // always at the same address.
-  std::span<const float> feed(int32_t token) { return feed(std::span<const int32_t>(&token, 1)); }
+  std::span<const float> feed(int64_t token) {
+    check_token(token);
+    const auto id = static_cast<int32_t>(token);
+    return feed(std::span<const int32_t>(&id, 1));
+  }
   std::span<const float> feed(std::span<const int32_t> tokens) { return feed(0, tokens); }
   std::span<const float> feed(int64_t stream, std::span<const int32_t> tokens);
   // One more token for each of some streams, in ascending order.
@@ -133,7 +137,7 @@ class Decoder {
   class Packer;
   [[nodiscard]] Work make_work(Packer& packer) const;
   [[nodiscard]] const Stream& stream_at(int64_t index) const;
-  void check_token(int32_t token) const;
+  void check_token(int64_t token) const;
   // Rows, of one stream in order or of different ones, through the whole model; the logits of the last `wanted`.
   void take_in(std::span<const Row> rows, int64_t wanted);
   void run(int member, int members, std::span<const Row> rows, int64_t wanted);  // the work of one of the members

@@ -52,8 +52,8 @@ class Decoder::Packer {
   Packer(const ParamStore& params, const GptConfig& config, int64_t streams, DType weights, Arena& memory)
       : params_(params), config_(config), streams_(streams), weights_(weights), memory_(memory) {
     TRIL_CHECK(weights == DType::f32 || weights == DType::bf16, "decoder", "weights of f32 or bf16", name_of(weights));
-    TRIL_CHECK(params.frozen() && params.dtype() == DType::f32, "decoder", "a frozen store of f32 parameters",
-               params.frozen() ? cat("one of ", params.dtype()) : "one that still grows");
+    params.expect_frozen("decoder");
+    TRIL_CHECK(params.dtype() == DType::f32, "decoder", "parameters of f32", name_of(params.dtype()));
     // So that all lies in one block: the store's own size, the zeros that fill panels up, and the windows.
     const int64_t padding = config.layers * (5 + 2 * parts_of(config)) * config.width * kPanel;
     (void)memory_.allocate((params.elements() + padding) * size_of(weights) +
@@ -173,7 +173,7 @@ Decoder::Part Decoder::Packer::part(const std::string& name, int64_t index) {
   return part;
 }
 
-Decoder::Decoder(const ParamStore& params, const GptConfig& config, int threads, int64_t streams, DType weights)
+Decoder::Decoder(const ParamStore& params, const GptConfig& config, int64_t threads, int64_t streams, DType weights)
     : config_(checked(config)),
       narrow_(weights == DType::bf16),
       head_size_(config.width / config.heads),

@@ -14,7 +14,7 @@ inline constexpr double kInitDeviation = 0.02;
 class Linear {
  public:
   Linear(const Scope& scope, int64_t in, int64_t out, bool bias = true, double deviation = kInitDeviation);
-  [[nodiscard]] Tensor operator()(const Tensor& x) const { return linear(x, weight, bias); }
+  [[nodiscard]] Tensor operator()(const Tensor& x) const;
   Param weight, bias;
 };
 
@@ -22,7 +22,7 @@ class Linear {
 class Embedding {
  public:
   Embedding(const Scope& scope, int64_t count, int64_t width);
-  [[nodiscard]] Tensor operator()(const Tensor& ids) const { return embedding(ids, weight); }
+  [[nodiscard]] Tensor operator()(const Tensor& ids) const;
   Param weight;
 };
 

@@ -45,14 +45,16 @@ class ParamStore {
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
 
-  // Throws if the name is taken or the store is frozen.
+  // Throws, naming the parameter, if the name is taken or the store is frozen.
   const ParamInfo& add(const std::string& name, const Shape& shape, const Init& init);
-  // Lays the values out and fills them; or leaves them 0, where others are loaded over them.
+  // Lays the values of all parameters out in one buffer and fills them; or leaves them 0, where others are loaded over
+  // them. A frozen store grows no more; before, its parameters have no values and modules cannot be called.
   enum class Fill : uint8_t { initial, zero };
   void freeze(Fill fill = Fill::initial);
 
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] bool frozen() const { return values_ != nullptr; }
+  void expect_frozen(std::string_view where) const;  // throws in its name, with those of the parameters
   [[nodiscard]] const std::deque<ParamInfo>& params() const { return params_; }
   [[nodiscard]] const ParamInfo* find(std::string_view name) const;
   [[nodiscard]] std::span<const std::string> names() const { return names_; }
@@ -64,9 +66,11 @@ class ParamStore {
   // call, and written anew by every one; whoever changes the values afterwards, changes it too. Of f32 stores alone.
   void keep_shadow();
   [[nodiscard]] bf16* shadow() const { return shadow_ == nullptr ? nullptr : reinterpret_cast<bf16*>(shadow_->data()); }
-  [[nodiscard]] int64_t offset(const ParamInfo& param) const;  // in elements
+  [[nodiscard]] bool holds(const ParamInfo& param) const;
+  [[nodiscard]] int64_t offset(const ParamInfo& param) const;  // in elements; throws for a parameter of another store
 
  private:
+  [[nodiscard]] std::string some_names() const;
   DType dtype_;
   uint64_t seed_;
   std::deque<ParamInfo> params_;  // a deque: modules point at its elements
@@ -80,21 +84,27 @@ class GradStore {
  public:
   explicit GradStore(const ParamStore& params);
   // What a tape is bound to.
-  [[nodiscard]] ParameterGradients binding();
-  // Forgets all gradients: the next backward overwrites them. Nothing is written.
+  [[nodiscard]] ParameterGradients binding() const { return binding_; }
+  // Forgets all gradients: the next backward overwrites them, and until then no optimizer takes them. Nothing is
+  // written. Without it, backward adds to what is there, as in PyTorch.
   void reset();
+  [[nodiscard]] const ParamStore& params() const { return params_; }
   [[nodiscard]] std::byte* data() const { return gradients_.data(); }
-  [[nodiscard]] bool received(const ParamInfo& param) const {
-    return received_[static_cast<size_t>(param.value.slot)] != 0;
-  }
-  // A parameter's gradient as a tensor without a tape.
+  [[nodiscard]] bool received(const ParamInfo& param) const { return received_[index_of(param)] != 0; }
+  // The first names without a gradient, as "a, b and 7 more"; empty: every parameter has one.
+  [[nodiscard]] std::string missing() const { return binding_.missing(); }
+  // A parameter's gradient as a tensor without a tape. Who writes a gradient there by hand says so with set_received.
   [[nodiscard]] Tensor of(const ParamInfo& param) const;
+  void set_received(const ParamInfo& param) { received_[index_of(param)] = 1; }
 
  private:
+  [[nodiscard]] size_t index_of(const ParamInfo& param) const;
+
   const ParamStore& params_;
   MemoryBlock gradients_;
   std::vector<uint8_t> received_;
   std::vector<int64_t> offsets_;  // in bytes
+  ParameterGradients binding_;    // of all these
 };
 
 // A parameter as a module holds it; turns into the tensor that ops take.
@@ -103,7 +113,7 @@ class Param {
   Param() = default;
   explicit Param(const ParamInfo& info) : info_(&info) {}
   operator Tensor() const { return info_ == nullptr ? Tensor{} : checked(); }  // NOLINT: implicit on purpose
-  [[nodiscard]] const ParamInfo& info() const { return *info_; }
+  [[nodiscard]] const ParamInfo& info() const;                                 // throws for none
   [[nodiscard]] explicit operator bool() const { return info_ != nullptr; }
 
  private:

@@ -1,6 +1,7 @@
 #include "nn/positions.h"
 
 #include <cmath>
+#include <limits>
 
 namespace tril {
 namespace {
@@ -17,7 +18,11 @@ void expect_within(const Tensor& x, int64_t context, int64_t width) {
 }  // namespace
 
 LearnedPositions::LearnedPositions(const Scope& scope, int64_t context, int64_t width)
-    : weight(scope.param("weight", {context, width}, Init::normal(kInitDeviation))) {}
+    : weight(scope.param("weight", {context, width}, Init::normal(kInitDeviation))) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // places are token ids of their table
+  TRIL_CHECK(context <= kMost, cat("parameter ", weight.info().name), cat("at most ", kMost, " positions"),
+             cat(context));
+}
 
 Tensor LearnedPositions::operator()(const Tensor& x) const {
   const Tensor table = weight;

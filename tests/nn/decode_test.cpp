@@ -199,7 +199,7 @@ TEST_CASE("decode: with weights of bf16, logits are as near to those of f32 as t
   SmallGpt model(kConfigs[0]);
   CHECK_THROWS_WITH(Decoder(model.store, kConfigs[0], 1, 1, DType::f64),
                     contains("decoder: expected weights of f32 or bf16, got f64"));
-  for (const int threads : {0, -1})
+  for (const int64_t threads : {int64_t{0}, int64_t{-1}, -(int64_t{1} << 32), -(int64_t{1} << 32) + 1})
     CHECK_THROWS_WITH(Decoder(model.store, kConfigs[0], threads),
                       contains("decoder: expected at least 1 thread, got " + std::to_string(threads)));
 }
@@ -326,6 +326,7 @@ TEST_CASE("decode: refuses tokens outside the vocabulary, and none at all", "[de
   SmallGpt model(kConfigs[1]);
   Decoder decoder(model.store, model.config);
   REQUIRE_THROWS_WITH(decoder.feed(11), contains("decoder: expected tokens from 0 to 10, got 11"));
+  REQUIRE_THROWS_WITH(decoder.feed(int64_t{1} << 32), contains("from 0 to 10, got 4294967296"));
   REQUIRE_THROWS_WITH(decoder.feed(-1), contains("got -1"));
   REQUIRE_THROWS_WITH(decoder.feed(std::span<const int32_t>{}), contains("at least one token"));
   CHECK(decoder.position() == 0);
@@ -347,8 +348,7 @@ TEST_CASE("decode: refuses a store that is not this model's", "[decode]") {
   const Gpt gpt(wide, model.config);
   wide.freeze();
   REQUIRE_THROWS_WITH(Decoder(growing, model.config), contains("got one that still grows"));
-  REQUIRE_THROWS_WITH(Decoder(wide, model.config),
-                      contains("expected a frozen store of f32 parameters, got one of f64"));
+  REQUIRE_THROWS_WITH(Decoder(wide, model.config), contains("decoder: expected parameters of f32, got f64"));
 }
 
 }  // namespace tril::test

@@ -223,4 +223,89 @@ TEST_CASE("params: matrices decay and biases and norms do not") {
   CHECK_FALSE(norm.bias.info().decays());
 }
 
+TEST_CASE("params: errors name the whole parameter and what to do about it") {
+  ParamStore store;
+  const Linear layer(Scope(store) / "block" / 0 / "layer", 2, 3);
+  Context context;
+  Tape tape(context);
+  const Tensor x = tape.constant<float>({1, 2}, {1.0f, 2.0f});
+  const std::string freeze =
+      "call the store's freeze() when all modules are made: it lays the parameters out and fills them";
+  CHECK_THROWS_WITH(layer(x), contains("parameter block.0.layer.weight: expected values, got none yet, because its "
+                                       "store is not frozen; " +
+                                       freeze));
+  CHECK_THROWS_WITH(Tensor(layer.bias), contains("parameter block.0.layer.bias: expected values, got none yet"));
+  const std::string growing =
+      "expected a store whose parameters have their values, got one that still grows, with "
+      "block.0.layer.weight and 1 more; call its freeze()";
+  CHECK_THROWS_WITH(GradStore(store), contains("gradients: " + growing));
+  CHECK_THROWS_WITH(store.keep_shadow(), contains("keep_shadow: " + growing));
+  CHECK_THROWS_WITH(
+      Linear(Scope(store) / "block" / 0 / "layer", 4, 4),
+      contains("parameter block.0.layer.weight: expected a name of its own, got that of another parameter "
+               "of the store, (3, 2); give each module its own scope, as in Scope(store) / \"encoder\""));
+  store.freeze();
+  CHECK_THROWS_WITH(store.freeze(), contains("got a second call on the store of block.0.layer.weight and 1 more"));
+  CHECK_THROWS_WITH(Scope(store).param("late", {1}, Init::zeros()),
+                    contains("parameter late: expected a store that still grows, got one whose freeze()"));
+  CHECK_THROWS_WITH(ParamStore().expect_frozen("here"), contains("one that still grows, with no parameters"));
+}
+
+TEST_CASE("params: what a layer's op refuses tells whose parameters they are") {
+  ParamStore store, other;
+  const Linear layer(Scope(store) / "head", 2, 3), stranger(Scope(other) / "stranger", 2, 2);
+  const Embedding embedding(Scope(store) / "wte", 5, 2);
+  const LayerNorm norm(Scope(store) / "ln", 2);
+  store.freeze();
+  other.freeze();
+  GradStore gradients(store);
+  Context context;
+  Tape tape(context);
+  tape.bind(gradients.binding());
+  const Tensor wide = tape.constant<float>({1, 3}, {1.0f, 2.0f, 3.0f}), x = tape.constant<float>({1, 2}, {1.0f, 2.0f});
+  CHECK_THROWS_WITH(layer(wide), contains("linear: expected weight (out, 3)") && contains("(with head.weight)"));
+  CHECK_THROWS_WITH(norm(wide), contains("layer_norm: expected") && contains("(with ln.weight)"));
+  CHECK_THROWS_WITH(embedding(tape.constant<int32_t>({1}, {5})),
+                    contains("embedding: expected ids from 0 to 4") && contains("(with wte.weight)"));
+  CHECK_THROWS_WITH(stranger(x), contains("of another store") && contains("(with stranger.weight)"));
+  ResidualStream stream(x);
+  stream.add(wide);
+  CHECK_THROWS_WITH(norm(stream), contains("add_layer_norm: expected") && contains("(with ln.weight)"));
+}
+
+TEST_CASE("params: a parameter that was never made, or of another store, is refused where it is asked for") {
+  ParamStore store, other;
+  const Linear layer(Scope(store) / "layer", 2, 3, false), stranger(Scope(other) / "stranger", 2, 3);
+  store.freeze();
+  other.freeze();
+  GradStore gradients(store);
+  CHECK_THROWS_WITH(layer.bias.info(), contains("parameter: expected one that was made, got none"));
+  for (const ParamInfo* const param : {&stranger.weight.info(), &stranger.bias.info()}) {
+    const std::string error = cat("parameter ", param->name,
+                                  ": expected one of the store of layer.weight, got one of "
+                                  "another store");
+    CHECK_THROWS_WITH(gradients.of(*param), contains(error));
+    CHECK_THROWS_WITH(gradients.received(*param), contains(error));
+    CHECK_THROWS_WITH(gradients.set_received(*param), contains(error));
+    CHECK_THROWS_WITH(store.offset(*param), contains(error));
+  }
+  CHECK_FALSE(gradients.received(layer.weight.info()));
+  CHECK(gradients.missing() == "layer.weight");
+  gradients.set_received(layer.weight.info());
+  CHECK(gradients.missing().empty());
+}
+
+TEST_CASE("params: sizes beyond what can be counted are refused") {
+  ParamStore store;
+  const int64_t large = int64_t{1} << 47;
+  store.add("a", {large}, Init::zeros());
+  store.add("b", {large - 16}, Init::zeros());
+  CHECK_THROWS_WITH(store.add("c", {17}, Init::zeros()),
+                    contains("parameter c: expected a store of at most 2^48 elements in all, got (17) more"));
+  CHECK_THROWS_WITH(SelfAttention(Scope(store) / "attn", {.width = int64_t{1} << 62}),
+                    contains("width: expected 1 to"));
+  CHECK_THROWS_WITH(LearnedPositions(Scope(store) / "wpe", int64_t{1} << 31, 0),
+                    contains("parameter wpe.weight: expected at most 2147483647 positions"));
+}
+
 }  // namespace tril::test

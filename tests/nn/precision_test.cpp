@@ -123,7 +123,10 @@ TEST_CASE("precision: wrong types are named") {
   CHECK_THROWS_WITH(x + x, contains("add: expected a of f32 or f64, got bf16"));
   CHECK_THROWS_WITH(Context({.precision = DType::f64}), contains("precision: expected f32 or bf16, got f64"));
   ParamStore store(DType::f64, 1);
-  CHECK_THROWS_WITH(store.keep_shadow(), contains("parameters: expected a frozen store of f32"));
+  CHECK_THROWS_WITH(store.keep_shadow(), contains("keep_shadow: expected a store whose parameters have their values"));
+  store.add("w", {2}, Init::zeros());
+  store.freeze();
+  CHECK_THROWS_WITH(store.keep_shadow(), contains("keep_shadow: expected a store of f32, got one of f64 with w"));
 }
 
 }  // namespace tril::test

@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
+#include "nn/layers.h"
 #include "support/catch.h"
 #include "support/tensors.h"
 
@@ -33,6 +35,7 @@ void fill_gradients(const Model& model, GradStore& gradients, uint64_t seed) {
   for (const ParamInfo& param : model.params.params()) {
     const std::vector<T> values = noise<T>(param.value.count(), seed + static_cast<uint64_t>(param.value.slot));
     std::copy(values.begin(), values.end(), gradients.of(param).ptr<T>());
+    gradients.set_received(param);
   }
 }
 
@@ -51,6 +54,7 @@ TEST_CASE("AdamW: five steps equal the formula's numbers") {
   AdamW optimizer(params, {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1, .epsilon = 1e-8});
   for (size_t i = 0; i < gradients.size(); ++i) {
     *grads.of(p).ptr<double>() = gradients[i];
+    grads.set_received(p);
     optimizer.update(grads, 0.1, 1.0, 1);
     INFO("step " << i + 1);
     CHECK(*p.value.ptr<double>() == Approx(expected[i]).epsilon(1e-12));
@@ -58,13 +62,14 @@ TEST_CASE("AdamW: five steps equal the formula's numbers") {
   CHECK(optimizer.updates() == 5);
 }
 
-TEMPLATE_TEST_CASE("AdamW: without gradients, matrices shrink by rate x decay and nothing else changes a bit", "",
+TEMPLATE_TEST_CASE("AdamW: with gradients of 0, matrices shrink by rate x decay and nothing else changes a bit", "",
                    float, double) {
   using T = TestType;
   Model model(kDTypeOf<T>);
   const std::vector<T> matrix = values_of<T>(model.matrix->value), bias = values_of<T>(model.bias->value),
                        weight = values_of<T>(model.weight->value);
   GradStore gradients(model.params);
+  for (const ParamInfo& param : model.params.params()) gradients.set_received(param);
   AdamW optimizer(model.params, {.weight_decay = 0.5});
   optimizer.update(gradients, 0.125, 1.0, 2);
   CHECK(same_bits(values_of<T>(model.bias->value), bias));
@@ -108,6 +113,7 @@ TEST_CASE("clipping: the norm is that of all gradients together, in double preci
   Model model(DType::f32);
   GradStore gradients(model.params);
   AdamW optimizer(model.params, {});
+  for (const ParamInfo& param : model.params.params()) gradients.set_received(param);
   CHECK(optimizer.norm(gradients, 1) == 0.0);
   fill_gradients<float>(model, gradients, 1);
   double sum = 0;
@@ -140,9 +146,167 @@ TEST_CASE("clipping: gradients above the limit are scaled to it, others left alo
     ga.of(pa).ptr<double>()[i] = 8.0 * static_cast<double>(i);
     gb.of(pb).ptr<double>()[i] = 2.0 * static_cast<double>(i);
   }
+  ga.set_received(pa);
+  gb.set_received(pb);
   oa.update(ga, 0.1, 0.25, 1);
   ob.update(gb, 0.1, 1.0, 1);
   CHECK(same_bits(values_of<double>(pa.value), values_of<double>(pb.value)));
+}
+
+namespace {
+
+// Two linear layers, one or both of them in the loss.
+struct TwoLayers {
+  TwoLayers() {
+    store.freeze();
+    gradients.emplace(store);
+  }
+  void backward(bool both, double value = 1.0) {
+    Tape tape(context);
+    tape.bind(gradients->binding());
+    const Tensor x = tape.constant<double>({1, 2}, {value, 2.0}), y = first(x);
+    tape.backward(sum(both ? second(y) : y), {.allow_unused = !both});
+  }
+  [[nodiscard]] std::vector<double> weights() const { return flat<double>(store.data(), store); }
+
+  Context context{{.threads = 1}};
+  ParamStore store{DType::f64, 1};
+  Linear first{Scope(store) / "net" / "first", 2, 2, false, 0.5},
+      second{Scope(store) / "net" / "second", 2, 2, true, 0.5};
+  std::optional<GradStore> gradients;
+};
+
+}  // namespace
+
+TEST_CASE("AdamW: steps on no gradients but this step's") {
+  TwoLayers net;
+  AdamW optimizer(net.store, {});
+  const std::vector<double> before = net.weights();
+  const auto require_refused = [&](const std::string& missing) {
+    const std::vector<double> weights = net.weights();
+    const int64_t updates = optimizer.updates();
+    const std::string error = "optimizer: expected a gradient for every parameter, got none for " + missing +
+                              "; call backward between reset() and this, or set AdamWOptions::allow_unused";
+    CHECK_THROWS_WITH(optimizer.norm(*net.gradients, 1), contains(error));
+    CHECK_THROWS_WITH(optimizer.update(*net.gradients, 0.1, 1.0, 1), contains(error));
+    CHECK(same_bits(net.weights(), weights));
+    CHECK(optimizer.updates() == updates);
+  };
+  const std::string all = "net.first.weight, net.second.weight, net.second.bias";
+  require_refused(all);  // before any backward
+  net.backward(true);
+  optimizer.update(*net.gradients, 0.1, clip_scale(optimizer.norm(*net.gradients, 1), 1.0), 1);
+  CHECK_FALSE(same_bits(net.weights(), before));
+  net.gradients->reset();
+  require_refused(all);  // what the step before left there
+  net.backward(false);
+  require_refused("net.second.weight, net.second.bias");
+  net.gradients->reset();
+  {
+    Tape tape(net.context);  // a backward that fails
+    tape.bind(net.gradients->binding());
+    CHECK_THROWS_AS(tape.backward(sum(net.first(tape.constant<double>({1, 2}, {1.0, 2.0})))), Error);
+  }
+  require_refused("net.second.weight, net.second.bias");
+  net.backward(true);
+  CHECK_NOTHROW(optimizer.update(*net.gradients, 0.1, 1.0, 1));
+}
+
+TEST_CASE(
+    "AdamW: until the reset, a second update takes the same gradients and a second backward adds, as in PyTorch") {
+  TwoLayers once, twice;
+  AdamW a(once.store, {}), b(twice.store, {});
+  once.backward(true);
+  twice.backward(true);
+  a.update(*once.gradients, 0.1, 1.0, 1);
+  b.update(*twice.gradients, 0.1, 1.0, 1);
+  for (const ParamInfo& param : once.store.params()) {  // given again by hand
+    const std::vector<double> same = values_of<double>(once.gradients->of(param));
+    once.gradients->reset();
+    std::copy(same.begin(), same.end(), once.gradients->of(param).ptr<double>());
+  }
+  for (const ParamInfo& param : once.store.params()) once.gradients->set_received(param);
+  a.update(*once.gradients, 0.1, 1.0, 1);
+  b.update(*twice.gradients, 0.1, 1.0, 1);
+  CHECK(same_bits(once.weights(), twice.weights()));
+  const ParamInfo& bias = twice.second.bias.info();
+  CHECK(values_of<double>(twice.gradients->of(bias)) == std::vector<double>{1, 1});
+  twice.backward(true);
+  CHECK(values_of<double>(twice.gradients->of(bias)) == std::vector<double>{2, 2});
+}
+
+TEST_CASE("AdamW: unused parameters, where they are allowed, stay as they are and count their own updates") {
+  TwoLayers net, alone;
+  AdamW optimizer(net.store, {.allow_unused = true}), reference(alone.store, {});
+  CHECK_THROWS_WITH(optimizer.update(*net.gradients, 0.1, 1.0, 1),
+                    contains("optimizer: expected a gradient for some parameter, got none for net.first.weight"));
+  CHECK_THROWS_WITH(optimizer.norm(*net.gradients, 1), contains("a gradient for some parameter"));
+  CHECK(optimizer.updates() == 0);
+  const ParamInfo &first = net.first.weight.info(), &second = net.second.weight.info();
+  const std::vector<double> start = values_of<double>(second.value);
+  for (int i = 0; i < 3; ++i) {
+    net.gradients->reset();
+    net.backward(false, i + 1.0);
+    const std::vector<double> gradient = values_of<double>(net.gradients->of(first));
+    double sum = 0;
+    for (const double g : gradient) sum += g * g;
+    std::fill_n(net.gradients->of(second).ptr<double>(), 4, 1e6);  // as an earlier step might have left it
+    CHECK(optimizer.norm(*net.gradients, 1) == Approx(std::sqrt(sum)).epsilon(1e-14));
+    optimizer.update(*net.gradients, 0.1, 1.0, 1);
+    CHECK(same_bits(values_of<double>(second.value), start));
+  }
+  // From the same weights on, an update is that of an optimizer which never saw the others.
+  std::copy_n(first.value.ptr<double>(), 4, alone.first.weight.info().value.ptr<double>());
+  const std::vector<double> rows = values_of<double>(second.value);
+  for (int i = 0; i < 2; ++i) {
+    for (TwoLayers* const model : {&net, &alone}) {
+      for (const Param& param : {model->second.weight, model->second.bias}) {
+        std::fill_n(model->gradients->of(param.info()).ptr<double>(), param.info().value.count(), 0.25 * (i + 1));
+        model->gradients->set_received(param.info());
+      }
+      model->gradients->set_received(model->first.weight.info());
+    }
+    optimizer.update(*net.gradients, 0.1, 1.0, 1);
+    reference.update(*alone.gradients, 0.1, 1.0, 1);
+    CHECK(same_bits(values_of<double>(second.value), values_of<double>(alone.second.weight.info().value)));
+    CHECK(
+        same_bits(values_of<double>(net.second.bias.info().value), values_of<double>(alone.second.bias.info().value)));
+  }
+  const std::span<const int64_t> counts = optimizer.parameter_updates();
+  CHECK(std::vector<int64_t>(counts.begin(), counts.end()) == std::vector<int64_t>{5, 2, 2});
+  CHECK(optimizer.updates() == 5);
+  optimizer.restore(7);
+  CHECK(std::vector<int64_t>(counts.begin(), counts.end()) == std::vector<int64_t>{7, 7, 7});
+}
+
+TEST_CASE("AdamW: gradients of another store, and numbers that would spoil the weights, are refused") {
+  TwoLayers net, other;
+  net.backward(true);
+  other.backward(true);
+  AdamW optimizer(net.store, {});
+  const std::vector<double> before = net.weights();
+  CHECK_THROWS_WITH(optimizer.norm(*other.gradients, 1),
+                    contains("optimizer: expected gradients of the store that it updates, got those of another store"));
+  CHECK_THROWS_WITH(optimizer.update(*other.gradients, 0.1, 1.0, 1), contains("got those of another store"));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double rate : {nan, -0.1, std::numeric_limits<double>::infinity()})
+    CHECK_THROWS_WITH(optimizer.update(*net.gradients, rate, 1.0, 1),
+                      contains("optimizer: expected a rate of 0 or more"));
+  CHECK_THROWS_WITH(optimizer.update(*net.gradients, 0.1, nan, 1), contains("a finite gradient_scale, got nan"));
+  for (const int64_t threads : {int64_t{0}, int64_t{-1}, int64_t{1025}, (int64_t{1} << 32) + 1})
+    CHECK_THROWS_WITH(optimizer.update(*net.gradients, 0.1, 1.0, threads), contains("1 to 1024 threads"));
+  CHECK_THROWS_WITH(optimizer.restore(-1), contains("optimizer: expected 0 or more updates, got -1"));
+  CHECK(same_bits(net.weights(), before));
+  CHECK(optimizer.updates() == 0);
+  CHECK_THROWS_WITH(AdamW(net.store, {.beta1 = 1.0}),
+                    contains("optimizer: expected beta1 of 0 or more, and less than 1"));
+  CHECK_THROWS_WITH(AdamW(net.store, {.beta2 = -0.1}), contains("beta2"));
+  CHECK_THROWS_WITH(AdamW(net.store, {.weight_decay = nan}), contains("weight_decay"));
+  CHECK_THROWS_WITH(AdamW(net.store, {.epsilon = -1.0}), contains("epsilon"));
+  ParamStore growing;
+  growing.add("w", {2}, Init::zeros());
+  CHECK_THROWS_WITH(AdamW(growing, {}), contains("optimizer: expected a store whose parameters have their values, got "
+                                                 "one that still grows, with w; call its freeze()"));
 }
 
 }  // namespace tril::test
