@@ -35,6 +35,11 @@ Trainer::Trainer(Context& context, Model& model, const Dataset& data)
       tape_(context),
       inputs_(static_cast<size_t>(model.training.batch * model.training.context)),
       targets_(inputs_.size()) {
+  constexpr int64_t kMostSamples = int64_t{1} << 32;  // Context::set_step counts no more
+  const TrainConfig& config = model.training;
+  TRIL_CHECK(config.accumulate >= 1 && config.batch <= kMostSamples / config.accumulate, "accumulate",
+             cat("1 or more, and batch x accumulate of at most ", kMostSamples),
+             cat("batch ", config.batch, " and accumulate ", config.accumulate));
   tape_.bind(gradients_.binding());
   if (context.precision() == DType::bf16) model.params->keep_shadow();
 }

@@ -125,6 +125,15 @@ TEST_CASE("trainer: accumulated batches equal the big one, with dropout") {
   CHECK(difference(a.weights(), b.weights()) < 2e-5);
 }
 
+TEST_CASE("trainer: a step of more samples than random numbers tell apart is refused at once") {
+  TrainConfig config = tiny_config();
+  config.batch = int64_t{1} << 17;
+  config.accumulate = (int64_t{1} << 15) + 1;
+  CHECK_THROWS_WITH(Tiny(config),
+                    contains("accumulate: expected 1 or more, and batch x accumulate of at most 4294967296, "
+                             "got batch 131072 and accumulate 32769"));
+}
+
 TEST_CASE("trainer: other seeds, other batches and other dropout") {
   TrainConfig config = tiny_config();
   config.dropout = 0.3;
