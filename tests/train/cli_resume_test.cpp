@@ -396,7 +396,7 @@ TEST_CASE("tril train: resuming what is no run fails in one line") {
     return outcome.err;
   };
   CHECK_THAT(error("none"), contains("none: expected a run folder, got none of that name"));
-  CHECK_THAT(error("book.txt"), contains("book.txt: expected a folder, got a file"));
+  CHECK_THAT(error("book.txt"), contains("book.txt: expected a run folder, got a file"));
   shell.put("folder/x", "");
   CHECK_THAT(error("folder"), contains("folder: expected a run to resume, with last.safetensors, got none"));
   REQUIRE(shell.train("--steps 2 --out r").code == 0);
@@ -407,13 +407,20 @@ TEST_CASE("tril train: resuming what is no run fails in one line") {
 
 TEST_CASE("tril train: a loss that is not finite ends the run and keeps the last good checkpoint") {
   const TinyShell shell;
-  const Outcome outcome = shell.train("--steps 50 --eval-every 1 --warmup 20 --lr 1e30 --clip 0 --out r");
-  CHECK(outcome.code == 1);
-  CHECK(outcome.out.empty());
-  CHECK_THAT(outcome.err, contains("expected ") && contains("finite") && contains("first in ") &&
-                              contains("the last good checkpoint is that of step 1, r/last.safetensors"));
-  CHECK(shell.step("r") == 1);
-  CHECK(shell.run("tril eval r").code == 0);
+  const auto check_ended = [&](const std::string& flags, const std::string& found, int64_t last) {
+    const Outcome outcome = shell.train("--steps 50 --warmup 20 --clip 0 --out r " + flags);
+    INFO(outcome.err);
+    CHECK(outcome.code == 1);
+    CHECK(outcome.out.empty());
+    CHECK_THAT(outcome.err,
+               contains("expected ") && contains(found) &&
+                   contains(cat("the last good checkpoint is that of step ", last, ", r/last.safetensors")));
+    CHECK(shell.step("r") == last);
+    CHECK(shell.run("tril eval r").code == 0);
+    std::filesystem::remove_all(shell.folder() / "r");
+  };
+  check_ended("--eval-every 2 --lr 1e7", "finite gradient, got nan, first in ", 2);
+  check_ended("--eval-every 1 --lr 1e30", "validation loss: expected a finite one, got nan", 0);
 }
 
 TEST_CASE("tril train: a full disk costs no checkpoint, and the exit code tells") {
