@@ -143,10 +143,12 @@ void Run::take_over_best(const std::string& path) {
   state.best_loss = best.state.loss;
   state.best_step = best.state.step;
   const bool as_now = best.state.rule == rule() && theirs.bytes == ours.bytes && theirs.crc32 == ours.crc32;
-  if (!as_now && !std::isnan(best.state.loss) && parts_.data.val_size() > 0) other_best_.emplace(std::move(best));
+  const bool measured_otherwise = !as_now && !std::isnan(best.state.loss);
+  if ((measured_otherwise || !best.as_written) && parts_.data.val_size() > 0) other_best_.emplace(std::move(best));
 }
 
-// Losses by two rules cannot be compared: a low one by the old rule would stand in every better model's way. False:
+// Losses by two rules cannot be compared: a low one by the old rule would stand in every better model's way. So would
+// the loss of weights that another program has changed since. False:
 // stopped; the file still tells the old rule, so whoever goes on begins again here.
 bool Run::measure_best_again() {
   if (!other_best_) return true;
@@ -168,9 +170,9 @@ bool Run::measure_best_again() {
   attempt("the best model", [&] { save_model(parts_.folder.file(kModelFile), best); });
   failure_.clear();  // it is there with its old loss, and would be measured again
   parts_.log.note(cat("the best model, of step ", best.state.step, ": validation loss ", fixed(*loss, 4),
-                      " as it is measured from here on, was ", fixed(before, 4)));
+                      " as it is measured from here on", std::isnan(before) ? "" : cat(", was ", fixed(before, 4))));
   report_.event("best", cat("\"step\":", best.state.step, std::isfinite(*loss) ? cat(",\"loss\":", *loss) : "",
-                            ",\"was\":", before));
+                            std::isnan(before) ? "" : cat(",\"was\":", before)));
   other_best_.reset();
   return true;
 }

@@ -162,10 +162,11 @@ Text load_texts(std::span<const std::string> paths, const TextRules& rules) {
   TRIL_CHECK(!paths.empty(), "texts", "at least one file, folder or -", "none");
   Text text;
   text.name = paths[0] == "-" ? "standard input" : printable(paths[0]);
-  if (paths.size() > 1) text.name += cat(" and ", paths.size() - 1, " more");
   TRIL_CHECK(std::count(paths.begin(), paths.end(), "-") <= 1, "texts", "standard input (-) once", "it twice");
   TextFiles found = find_text_files(
       paths, {.repeated = rules.all_files, .no_text = rules.all_files || rules.tokens == TokenKind::kByte});
+  const size_t named = paths.size() - found.warnings.size();  // but for those in vain
+  if (named > 1) text.name += cat(" and ", named - 1, " more");
   text.notes = std::move(found.notes);
   text.warnings = std::move(found.warnings);
   Joiner(rules, std::move(found), text).join();

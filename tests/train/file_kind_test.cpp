@@ -1,7 +1,10 @@
 // Every kind of wrong file, given to every command that takes a run, a model, a text or a configuration.
 #include "train/file_kind.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include "train/model_file.h"
 #include "train/program.h"
@@ -161,6 +164,27 @@ TEST_CASE("files: of weights that another program may have changed, the losses a
   CHECK(sampled.err.empty());
   CHECK(sampled.out == shell.run("tril sample r --length 20").out);
   CHECK(shell.run("tril eval changed book.txt --json").out == shell.run("tril eval r book.txt --json").out);
+}
+
+TEST_CASE("files: a best model whose weights another program has changed is measured again") {
+  const TinyShell shell;
+  REQUIRE(shell.train("--steps 2 --out r --quiet").code == 0);
+  std::string file = without_checksum(shell.read("r/model.safetensors"));
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), sizeof header);
+  std::fill(file.begin() + static_cast<std::ptrdiff_t>(sizeof header + header), file.end(),
+            '\0');  // all equally likely
+  shell.put("r/model.safetensors", file);
+  REQUIRE(shell.run("tril train --resume r --steps 3 --eval-every 3 --quiet").code == 0);
+  std::istringstream log(shell.read("r/log.jsonl"));
+  std::vector<double> measured;
+  for (std::string line; std::getline(log, line);)
+    if (const auto event = nlohmann::json::parse(line); event.at("event") == "best")
+      measured.push_back(event.at("loss"));
+  REQUIRE(measured.size() == 1);
+  CHECK(measured[0] == Approx(std::log(9.0)).epsilon(1e-6));
+  CHECK(nlohmann::json::parse(shell.run("tril info --json r").out).at("loss").get<double>() ==
+        Approx(nlohmann::json::parse(shell.run("tril eval r --json").out).at("loss").get<double>()).epsilon(1e-6));
 }
 
 TEST_CASE("files: weights alone, with a model's metadata, are a model of which nothing else is said") {

@@ -105,7 +105,7 @@ TEST_CASE("texts: several come in the order given, joined by a new line where on
                     d = folder.put("d", "d");
   const Text text = load({d, c, b, a, d});
   CHECK(text.bytes == "d\nc\rb\na");
-  CHECK(text.name == d + " and 4 more");
+  CHECK(text.name == d + " and 3 more");
   CHECK(text.files == 4);
   REQUIRE(text.warnings.size() == 2);
   CHECK(text.warnings[0] == d + ": counted once, as it is the same file as " + d + "; --all-files counts it again");
