@@ -127,8 +127,9 @@ ModelState state_from_json(const std::string& text, const std::string& where, co
     if (json.contains("best_step")) state.best_step = whole(json.at("best_step"));
     state.isa = json.at("isa").get<std::string>();
     state.text = text_from_json(json.at("text"));
-  } catch (const nlohmann::json::exception& error) {
-    fail(where, cat("the state of a run in \"", kStateKey, "\""), printable(error.what(), 160));
+  } catch (const nlohmann::json::exception&) {
+    fail(where, cat("the state of a run in \"", kStateKey, "\""), "something else",
+         "drop that key of the metadata to use the weights alone");
   } catch (const Error& error) { fail(where, cat("the state of a run in \"", kStateKey, "\""), error.what()); }
   return state;
 }

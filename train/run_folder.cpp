@@ -106,8 +106,11 @@ RunFolder::RunFolder(std::string path, For purpose) : path_(prepare(std::move(pa
   std::tie(device_, inode_) = identity(path_);
   remove_stale_temporaries(path_);
   if (purpose == For::resume) {
+    const bool begun = fs::exists(file(kLogFile)), saved = fs::exists(file(kModelFile));
     TRIL_CHECK(fs::exists(file(kLastFile)), printable(path_), cat("a run to resume, with ", kLastFile), "none",
-               cat("nothing was saved yet; start it anew: tril train … --out ", printable(path_)));
+               saved ? cat("it is gone; ", kModelFile, " can still be sampled from, and a new run needs another folder")
+               : begun ? cat("nothing was saved yet; start it anew: tril train … --out ", printable(path_))
+                       : "give the folder of a run");
     return;
   }
   const std::string content = first_content(path_);

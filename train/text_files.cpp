@@ -100,9 +100,12 @@ class Finder {
   }
 
   std::vector<std::string> files_below(const std::string& folder) {
-    TRIL_CHECK(!is_run(folder), printable(folder), "a folder of texts", "a run's folder",
-               cat("to go on with the run: tril train --resume ", printable(folder)));
     std::error_code error;
+    const bool resumable = fs::exists(fs::path(folder) / kLastFile, error);
+    TRIL_CHECK(!is_run(folder), printable(folder), "a folder of texts",
+               resumable ? "a run's folder" : cat("one with ", kModelFile, " in it"),
+               resumable ? cat("to go on with the run: tril train --resume ", printable(folder))
+                         : "move the model elsewhere, or name the texts");
     std::vector<std::string> below;
     int64_t others = 0, hidden = 0, runs = 0;
     fs::recursive_directory_iterator at(folder, error);

@@ -137,7 +137,7 @@ void refuse_utf8(std::string_view text, size_t at, std::string_view where) {
        cat("byte 0x", hex(static_cast<unsigned char>(text[at]), 2), " at offset ", at, " (",
            reason(decode_utf8(text, at).fault), ")"),
        utf16 ? "this is UTF-16: convert it (iconv -f UTF-16 -t UTF-8), or use --tokens byte"
-             : "convert it to UTF-8 (iconv), leave it out, or use --tokens byte to train on bytes as they are");
+             : "convert it to UTF-8 (iconv) or leave it out; models trained with --tokens byte take bytes as they are");
 }
 
 std::string code_point_name(char32_t code_point) {

@@ -145,6 +145,12 @@ TEST_CASE("files: a wrong one behind --config, --resume and --compare is named b
   check_refused(shell.run("tril train --resume r/last.safetensors"), "r/last.safetensors",
                 "a run folder, got a file; give the folder that it lies in: r");
   check_refused(shell.run("tril train --resume book.txt"), "book.txt", "a run folder, got a file");
+  shell.put("texts/a.txt", tiny_text());
+  shell.put("texts/model.safetensors", shell.read("r/model.safetensors"));
+  check_refused(shell.run("tril train texts"), "texts", "one with model.safetensors in it; move the model elsewhere");
+  check_refused(shell.run("tril train --resume texts"), "texts", "it is gone; model.safetensors can still be sampled");
+  shell.put("plain/a.txt", tiny_text());
+  check_refused(shell.run("tril train --resume plain"), "plain", "got none; give the folder of a run");
   check_refused(shell.run("tril train --resume r --preset \"$(printf '\\033[2J')\""), "--preset", "got \\u001b[2J");
 }
 

@@ -326,6 +326,7 @@ TEST_CASE("model file: a state that makes no sense is refused") {
   CHECK_THAT(refused("\"crc32\":0", "\"crc32\":4294967296"), contains("m: expected the state of a run"));
   CHECK(refused("\"crc32\":0", "\"crc32\":4294967295.0").empty());
   CHECK_THAT(refused("\"step\":0", "\"loss\":1e999,\"step\":0"), contains("m: expected the state of a run"));
+  CHECK_THAT(refused("\"isa\"", "\"asi\""), contains("got something else; drop that key of the metadata"));
   CHECK_THAT(refused("\"names\":[]", "\"names\":[1]"), contains("m: expected the state of a run"));
   CHECK_THAT(refused("\"names\":[]", std::string(100'000, '[')), contains("m: expected the state of a run"));
 }

@@ -67,7 +67,7 @@ TEST_CASE("utf8: an invalid byte is named with file, offset, value and reason") 
   std::string corpus(7047, 'a');
   CHECK(refusal(corpus + "\x92 etc.") ==
         "corpus.txt: expected UTF-8 text, got byte 0x92 at offset 7047 (a continuation byte with no lead byte); "
-        "convert it to UTF-8 (iconv), leave it out, or use --tokens byte to train on bytes as they are");
+        "convert it to UTF-8 (iconv) or leave it out; models trained with --tokens byte take bytes as they are");
   CHECK_THAT(refusal("é\x80"), contains("byte 0x80 at offset 2 (a continuation byte"));
   CHECK_THAT(refusal("a\xC0\xAF"), contains("byte 0xc0 at offset 1 (an overlong form)"));
   CHECK_THAT(refusal("\xC1\xBF"), contains("an overlong form"));
