@@ -16,6 +16,8 @@
 namespace tril {
 namespace {
 
+using test::Approx;
+
 // Chooses as another chooser does, and works out, for every character of the head taken, the whole distribution of the
 // next character from the candidates alone.
 class Watcher final : public Chooser {
