@@ -39,6 +39,17 @@ enum class Blocks { yes, no };
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
+// Whether there are no pseudo-terminals here, as where /dev/pts is not mounted; says so.
+[[nodiscard]] inline bool lacks_terminals() {
+  int master = -1, slave = -1;
+  if (::openpty(&master, &slave, nullptr, nullptr, nullptr) != 0) {
+    WARN("no pseudo-terminals here (/dev/pts): not checked");
+    return true;
+  }
+  for (const int end : {master, slave}) ::close(end);
+  return false;
+}
+
 // A terminal that changes nothing: the program writes to `write`, the person sees what comes out of `read`.
 [[nodiscard]] inline Pipe make_terminal() {
   int master = -1, slave = -1;

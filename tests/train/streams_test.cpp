@@ -191,6 +191,7 @@ TEST_CASE("streams: a program that was stopped and goes on finds its streams as 
 }
 
 TEST_CASE("streams: a terminal gets nothing from a text that steers it, a file gets the text as it is") {
+  if (lacks_terminals()) return;
   CHECK(without_controls(kHostile) == kShown);
   const StreamShell shell(kHostile + "xyz");
   shell.put("prompt", kHostile);
@@ -206,6 +207,7 @@ TEST_CASE("streams: a terminal gets nothing from a text that steers it, a file g
 }
 
 TEST_CASE("streams: what a model's file tells of itself cannot steer a terminal, and stays JSON") {
+  if (lacks_terminals()) return;
   const StreamShell shell(kHostile, {"/tmp/" + kHostile});
   const std::vector<std::string> info = {"info", shell.model};
   for (const std::string& shown : {on_terminal(info), on_terminal(info + std::vector<std::string>{"--json"})}) {
@@ -220,6 +222,7 @@ TEST_CASE("streams: what a model's file tells of itself cannot steer a terminal,
 }
 
 TEST_CASE("streams: an error on a terminal is one line, whatever the names in it") {
+  if (lacks_terminals()) return;
   const StreamShell shell;
   const std::string name = shell.folder() / "n\x1b[2J\xE2\x80\xAE\r\nx";
   for (const auto& arguments : {std::vector<std::string>{"sample", name},
