@@ -3,7 +3,7 @@
 # nobody else's.
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tril)
-install(TARGETS tril_core tril_nn tril_train EXPORT tril ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS tril_core tril_gradcheck tril_nn tril_train EXPORT tril ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET tril)
   install(TARGETS tril RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -18,7 +18,7 @@
 #include <optional>
 #include <span>
 
-#include "core/tape.h"
+#include "core/autograd/tape.h"
 
 namespace tril {
 

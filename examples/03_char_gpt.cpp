@@ -10,15 +10,15 @@
 #include <string_view>
 #include <vector>
 
-#include "core/random.h"
+#include "core/base/random.h"
 #include "nn/decode.h"
 #include "nn/gpt.h"
-#include "train/builtin_corpus.h"
-#include "train/dataset.h"
-#include "train/optimizer.h"
-#include "train/schedule.h"
-#include "train/text.h"
-#include "train/tokenizer.h"
+#include "train/data/builtin_corpus.h"
+#include "train/data/dataset.h"
+#include "train/data/text.h"
+#include "train/data/tokenizer.h"
+#include "train/run/optimizer.h"
+#include "train/run/schedule.h"
 
 namespace {
 

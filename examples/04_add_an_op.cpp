@@ -3,13 +3,13 @@
 //
 // An op is one struct with four functions. Here it stays outside of the library, which is all that a program of your
 // own needs. To add it for everybody: the struct and the function go into core/ops/prelu.cpp, with
-// TRIL_REGISTER_OP(prelu, Prelu) between them, and a line each into core/op_list.h, core/ops.h and CMakeLists.txt. The
-// tests and `tril gradcheck` then check it by themselves.
+// TRIL_REGISTER_OP(prelu, Prelu) between them, and a line each into core/autograd/op_list.h, core/ops.h and
+// CMakeLists.txt. The tests and `tril gradcheck` then check it by themselves.
 #include <cstdio>
 
-#include "core/gradcheck.h"
+#include "core/gradcheck/gradcheck.h"
+#include "core/machine/parallel.h"
 #include "core/ops.h"
-#include "core/parallel.h"
 
 namespace {
 

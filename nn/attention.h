@@ -1,3 +1,5 @@
+// The room nn: modules of a transformer, with named parameters and a const call.
+
 // Multi-head attention. Tokens are nodes of a directed graph that look at each other: in self-attention at all of their
 // own sequence, causal at those before them, in cross-attention at another sequence. Heads are segments of the width,
 // each with its own look.

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <optional>
 
-#include "core/kernels/avx512.h"
+#include "core/attention/one_query.h"
 #include "core/kernels/convert.h"
 #include "core/kernels/math.h"
 #include "core/kernels/norm_rows.h"
-#include "core/kernels/one_query.h"
+#include "core/machine/avx512.h"
 
 namespace tril {
 namespace {

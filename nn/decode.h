@@ -27,10 +27,10 @@
 #include <span>
 #include <vector>
 
-#include "core/arena.h"
-#include "core/bf16_rows.h"
-#include "core/kernels/panels.h"
-#include "core/team.h"
+#include "core/machine/arena.h"
+#include "core/machine/team.h"
+#include "core/matmul/bf16_rows.h"
+#include "core/matmul/panels.h"
 #include "nn/gpt.h"
 
 namespace tril {

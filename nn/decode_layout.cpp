@@ -1,7 +1,7 @@
 // How a Decoder's weights, windows and buffers lie in memory.
 #include <algorithm>
 
-#include "core/kernels/one_query.h"
+#include "core/attention/one_query.h"
 #include "nn/decode.h"
 
 namespace tril {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/random.h"
 #include "core/kernels/convert.h"
-#include "core/random.h"
 
 namespace tril {
 namespace {

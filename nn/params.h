@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "core/arena.h"
-#include "core/tape.h"
+#include "core/autograd/tape.h"
+#include "core/machine/arena.h"
 
 namespace tril {
 

@@ -1,12 +1,14 @@
+// The room core/kernels: loops over rows that several ops share. They know pointers and sizes, no tensor.
+
 // Between f32 and bf16, number by number. Rounding is to nearest, ties to even.
 #pragma once
 
 #include <algorithm>
 #include <type_traits>
 
-#include "core/dtype.h"
-#include "core/kernels/avx512.h"
-#include "core/kernels/clones.h"
+#include "core/base/dtype.h"
+#include "core/machine/avx512.h"
+#include "core/machine/clones.h"
 
 namespace tril {
 

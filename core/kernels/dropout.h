@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/kernels/clones.h"
-#include "core/random.h"
+#include "core/base/random.h"
+#include "core/machine/clones.h"
 
 namespace tril {
 

@@ -10,7 +10,7 @@
 #include <limits>
 #include <numbers>
 
-#include "core/kernels/clones.h"
+#include "core/machine/clones.h"
 
 namespace tril::math {
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/dtype.h"
+#include "core/base/dtype.h"
 #include "core/kernels/rows.h"
 
 namespace tril::norm_rows {

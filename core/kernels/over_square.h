@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/clones.h"
+#include "core/machine/clones.h"
 
 namespace tril {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/kernels/clones.h"
+#include "core/machine/clones.h"
 
 namespace tril::rows {
 

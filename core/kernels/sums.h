@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/context.h"
-#include "core/kernels/clones.h"
-#include "core/parallel.h"
+#include "core/machine/clones.h"
+#include "core/machine/context.h"
+#include "core/machine/parallel.h"
 
 namespace tril {
 

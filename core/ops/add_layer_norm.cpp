@@ -14,14 +14,14 @@ TRIL_INLINE void row_factors(const DropoutMask& mask, uint32_t sample, int64_t i
   dropout_factors(mask, sample, index - lead, lead + n, factors);
 }
 
-struct Rows {  // which rows of which samples, for the masks
+struct SampleRows {  // which rows of which samples, for the masks
   int64_t begin, end, rows_per_sample;
   uint32_t first_sample;
 };
 
 template <class T, class Y, class Out>
 TRIL_CLONES void forward_rows(const T* x, const Y* y, const T* weight, const T* bias, T epsilon, T* sum, Out* normed,
-                              T* means, T* scales, int64_t n, const DropoutMask& mask, const Rows& rows, T* wide,
+                              T* means, T* scales, int64_t n, const DropoutMask& mask, const SampleRows& rows, T* wide,
                               T* factors) {
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const T *const from = x + r * n, *const branch = widened(y + r * n, wide, n);
@@ -60,8 +60,8 @@ struct BackwardRows {
 };
 
 template <class T, class Y, class Out>
-TRIL_CLONES void backward_rows(const BackwardRows<T, Y, Out>& p, int64_t n, const DropoutMask& mask, const Rows& rows,
-                               T* wide, T* gradient, T* factors) {
+TRIL_CLONES void backward_rows(const BackwardRows<T, Y, Out>& p, int64_t n, const DropoutMask& mask,
+                               const SampleRows& rows, T* wide, T* gradient, T* factors) {
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const T* const dsum = p.dsum == nullptr ? nullptr : p.dsum + r * n;
     const T* total = dsum;
@@ -216,7 +216,7 @@ struct AddLayerNormOp {
     });
   }
 
-  static Rows rows_of(const Forward& op, const Shape& shape, int64_t begin, int64_t end) {
+  static SampleRows rows_of(const Forward& op, const Shape& shape, int64_t begin, int64_t end) {
     const int64_t samples = shape.rank() == 1 ? 1 : shape[0];
     return {begin, end, samples == 0 ? 1 : shape.rows() / samples, op.first_sample()};
   }

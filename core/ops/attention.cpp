@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/attention_heads.h"
+#include "core/attention/walk.h"
 #include "core/ops.h"
 
 namespace tril {

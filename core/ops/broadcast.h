@@ -1,3 +1,6 @@
+// The room core/ops: one op a file, each with its shape rule, forward, backward and samples; the headers are shared
+// parts.
+
 // Ops of two operands with NumPy's broadcasting: axes are aligned from the end, and an axis of 1 (or a missing one) is
 // repeated. F gives value(a, b), and gradient_a(dy, a, b) and gradient_b(dy, a, b), dy
 // times a derivative. The gradient of a repeated operand is summed over its repetitions.

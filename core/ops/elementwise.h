@@ -3,9 +3,9 @@
 // function of its own, since it may leave the range where the product does not.
 #pragma once
 
+#include "core/autograd/op.h"
 #include "core/kernels/convert.h"
-#include "core/op.h"
-#include "core/parallel.h"
+#include "core/machine/parallel.h"
 
 namespace tril {
 

@@ -1,6 +1,6 @@
-#include "core/gemm.h"
 #include "core/kernels/convert.h"
 #include "core/kernels/sums.h"
+#include "core/matmul/gemm.h"
 #include "core/ops.h"
 
 namespace tril {

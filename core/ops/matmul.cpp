@@ -1,4 +1,4 @@
-#include "core/gemm.h"
+#include "core/matmul/gemm.h"
 #include "core/ops.h"
 #include "core/ops/broadcast.h"
 

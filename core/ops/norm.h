@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/autograd/op.h"
 #include "core/kernels/norm_rows.h"
 #include "core/kernels/sums.h"
-#include "core/op.h"
 
 namespace tril::norm_rows {
 

@@ -1,5 +1,5 @@
 // Products of bf16 on every unit that this machine has, and widened, against a plain triple loop.
-#include "core/bf16_gemm.h"
+#include "core/matmul/bf16_gemm.h"
 
 #include <bit>
 

@@ -1,5 +1,5 @@
 // Products for a few rows on the matrix unit against a plain double loop.
-#include "core/bf16_rows.h"
+#include "core/matmul/bf16_rows.h"
 
 #include <cmath>
 #include <cstring>

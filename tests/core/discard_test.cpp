@@ -2,7 +2,7 @@
 // again.
 #include <cmath>
 
-#include "core/gradcheck.h"
+#include "core/gradcheck/gradcheck.h"
 #include "core/ops.h"
 #include "support/catch.h"
 #include "support/tensors.h"

@@ -1,14 +1,14 @@
 // Matrix products against a plain triple loop: every transposition, rows longer than they need be, sizes around the
 // vector widths, what C held before.
-#include "core/gemm.h"
+#include "core/matmul/gemm.h"
 
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "core/onednn.h"
-#include "core/split_gemm.h"
-#include "core/tile.h"
+#include "core/machine/onednn.h"
+#include "core/matmul/small_gemm.h"
+#include "core/matmul/split_gemm.h"
 #include "support/catch.h"
 #include "support/products.h"
 
@@ -109,7 +109,7 @@ TEMPLATE_TEST_CASE("gemm: the same bits at any number of threads", "", double, f
     }
 }
 
-// Where the gradient of a weight is summed by halves of the rows (core/gemm.cpp), at sizes that do not halve.
+// Where the gradient of a weight is summed by halves of the rows (core/matmul/gemm.cpp), at sizes that do not halve.
 TEMPLATE_TEST_CASE("gemm: long inner axes with a transposed", "", double, float) {
   for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
            {192, 65, 701}, {128, 512, 257}, {512, 33, 300}, {65, 384, 256}, {64, 64, 999}})

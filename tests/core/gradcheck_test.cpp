@@ -1,6 +1,6 @@
 // Proof of the gradient checker: ops broken on purpose, each of which it must find and name, and honest ones it must
 // let pass.
-#include "core/gradcheck.h"
+#include "core/gradcheck/gradcheck.h"
 
 #include <algorithm>
 

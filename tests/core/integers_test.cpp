@@ -2,8 +2,8 @@
 #include <limits>
 #include <set>
 
+#include "core/base/random.h"
 #include "core/ops.h"
-#include "core/random.h"
 #include "support/catch.h"
 #include "support/tensors.h"
 

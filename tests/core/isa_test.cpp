@@ -1,5 +1,5 @@
 // How the instruction set is named, for processors that this machine is not.
-#include "core/onednn.h"
+#include "core/machine/onednn.h"
 #include "support/catch.h"
 
 using namespace tril;

@@ -1,7 +1,7 @@
 // After the first steps a training step asks the system for nothing, and finds everything where it was.
 #include <set>
 
-#include "core/context.h"
+#include "core/machine/context.h"
 #include "nn/gpt.h"
 #include "support/catch.h"
 #include "support/tensors.h"

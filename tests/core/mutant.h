@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/op.h"
+#include "core/autograd/op.h"
 
 namespace tril::test {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/gradcheck.h"
+#include "core/gradcheck/gradcheck.h"
 #include "core/ops.h"
 #include "nn/layers.h"
 #include "support/catch.h"

@@ -1,4 +1,4 @@
-#include "core/parallel.h"
+#include "core/machine/parallel.h"
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/context.h"
+#include "core/machine/context.h"
 #include "support/catch.h"
 
 using namespace tril;

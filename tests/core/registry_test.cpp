@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/gradcheck.h"
+#include "core/gradcheck/gradcheck.h"
 #include "support/catch.h"
 
 using namespace tril;

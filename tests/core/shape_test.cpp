@@ -1,7 +1,7 @@
 // Shapes, and what a shape rule may declare: what lies outside is refused, not read or written.
-#include "core/shape.h"
+#include "core/base/shape.h"
 
-#include "core/op.h"
+#include "core/autograd/op.h"
 #include "support/catch.h"
 
 using namespace tril;

@@ -1,12 +1,12 @@
-#include "core/tape.h"
+#include "core/autograd/tape.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
-#include "core/gradcheck.h"
+#include "core/autograd/profile.h"
+#include "core/gradcheck/gradcheck.h"
 #include "core/ops.h"
-#include "core/profile.h"
 #include "support/catch.h"
 #include "support/tensors.h"
 

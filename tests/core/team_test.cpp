@@ -1,4 +1,4 @@
-#include "core/team.h"
+#include "core/machine/team.h"
 
 #include <chrono>
 #include <limits>

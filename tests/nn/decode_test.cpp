@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/random.h"
 #include "core/kernels/convert.h"
-#include "core/random.h"
 #include "support/catch.h"
 
 namespace tril::test {

@@ -2,7 +2,7 @@
 
 #include "support/catch.h"
 #include "support/tensors.h"
-#include "train/optimizer.h"
+#include "train/run/optimizer.h"
 
 namespace tril::test {
 namespace {

@@ -97,7 +97,7 @@ expect_warning() {  # yes|no
 }
 
 check_folder() {
-  local folder=(-DTRIL_FOLDER="$root") library=core/tape.cpp
+  local folder=(-DTRIL_FOLDER="$root") library=core/autograd/tape.cpp
   # Nothing chosen: the library is optimised, this project is not, and of the program nothing is asked for.
   configure "$work/build" "${folder[@]}" -DCMAKE_DISABLE_FIND_PACKAGE_cxxopts=ON
   expect_warning no

@@ -2,9 +2,9 @@
 
 #include "nn/decode.h"
 #include "nn/gpt.h"
-#include "train/log.h"
-#include "train/model_file.h"
-#include "train/tokenizer.h"
+#include "train/base/log.h"
+#include "train/data/tokenizer.h"
+#include "train/model/model_file.h"
 
 int main() {
   const tril::Tokenizer tokenizer = tril::Tokenizer::characters_of("abc", "three letters");

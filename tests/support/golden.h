@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/tape.h"
+#include "core/autograd/tape.h"
 #include "nn/params.h"
 #include "support/catch.h"
-#include "train/safetensors.h"
+#include "train/model/safetensors.h"
 
 namespace tril::test {
 

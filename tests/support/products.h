@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/gemm.h"
+#include "core/matmul/gemm.h"
 #include "support/catch.h"
 #include "support/tensors.h"
 

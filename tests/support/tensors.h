@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/random.h"
-#include "core/tape.h"
+#include "core/autograd/tape.h"
+#include "core/base/random.h"
 
 namespace tril::test {
 

@@ -1,4 +1,4 @@
-#include "train/builtin_corpus.h"
+#include "train/data/builtin_corpus.h"
 
 #include <algorithm>
 #include <array>
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "support/catch.h"
-#include "train/corpus.h"
+#include "train/data/corpus.h"
 
 namespace tril {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/cgroup.h"
+#include "train/base/cgroup.h"
 
 #include "support/catch.h"
 #include "train/temp_folder.h"

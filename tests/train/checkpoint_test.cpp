@@ -1,4 +1,4 @@
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <regex>
 
 #include "support/catch.h"
+#include "train/model/safetensors.h"
 #include "train/model_state.h"
-#include "train/run_folder.h"
-#include "train/safetensors.h"
+#include "train/run/run_folder.h"
 #include "train/temp_folder.h"
 #include "train/tiny_model.h"
 

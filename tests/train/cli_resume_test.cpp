@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "support/catch.h"
-#include "train/files.h"
+#include "train/base/files.h"
 #include "train/tiny_shell.h"
 
 namespace tril::test {

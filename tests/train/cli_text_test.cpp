@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "support/catch.h"
-#include "train/safetensors.h"
+#include "train/model/safetensors.h"
 #include "train/tiny_shell.h"
 
 namespace tril::test {

@@ -1,10 +1,10 @@
-#include "train/config.h"
+#include "train/model/config.h"
 
 #include <limits>
 
 #include "support/catch.h"
+#include "train/base/usage.h"
 #include "train/temp_folder.h"
-#include "train/usage.h"
 
 namespace tril::test {
 namespace {

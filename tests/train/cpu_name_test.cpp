@@ -1,4 +1,4 @@
-#include "train/cpu_name.h"
+#include "train/base/cpu_name.h"
 
 #include <sstream>
 

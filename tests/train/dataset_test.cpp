@@ -1,10 +1,10 @@
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 
 #include <algorithm>
 #include <limits>
 #include <set>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "support/catch.h"
 #include "train/temp_folder.h"
 

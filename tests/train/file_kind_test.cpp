@@ -1,12 +1,12 @@
 // Every kind of wrong file, given to every command that takes a run, a model, a text or a configuration.
-#include "train/file_kind.h"
+#include "train/base/file_kind.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <sstream>
 
-#include "train/model_file.h"
+#include "train/model/model_file.h"
 #include "train/program.h"
 #include "train/safetensors_files.h"
 #include "train/tiny_shell.h"

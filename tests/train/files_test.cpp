@@ -1,4 +1,4 @@
-#include "train/files.h"
+#include "train/base/files.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // Ten steps of AdamW with weight decay and clipping against PyTorch: the same losses and gradient norms.
 #include "nn/gpt.h"
 #include "support/golden.h"
-#include "train/optimizer.h"
+#include "train/run/optimizer.h"
 
 namespace tril::test {
 

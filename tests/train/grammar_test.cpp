@@ -1,10 +1,10 @@
-#include "train/grammar.h"
+#include "train/data/grammar.h"
 
 #include <cmath>
 #include <map>
 #include <string>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "support/catch.h"
 
 namespace tril {

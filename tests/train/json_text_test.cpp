@@ -1,10 +1,10 @@
-#include "train/json_text.h"
+#include "train/base/json_text.h"
 
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "train/base/utf8.h"
 #include "train/tiny_shell.h"
-#include "train/utf8.h"
 
 namespace tril::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/load.h"
+#include "train/base/load.h"
 
 #include <chrono>
 #include <cstdint>

@@ -1,16 +1,16 @@
-#include "train/model_file.h"
-#include "train/files.h"
+#include "train/model/model_file.h"
+#include "train/base/files.h"
 
 #include <cmath>
 #include <functional>
 #include <limits>
 
 #include "support/catch.h"
+#include "train/base/usage.h"
+#include "train/model/safetensors.h"
 #include "train/model_state.h"
-#include "train/safetensors.h"
 #include "train/temp_folder.h"
 #include "train/tiny_model.h"
-#include "train/usage.h"
 
 namespace tril::test {
 namespace {

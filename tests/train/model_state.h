@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "support/catch.h"
-#include "train/safetensors.h"
+#include "train/model/safetensors.h"
 
 namespace tril::test {
 

@@ -1,4 +1,4 @@
-#include "train/optimizer.h"
+#include "train/run/optimizer.h"
 
 #include <cmath>
 #include <limits>

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "support/catch.h"
-#include "train/files.h"
+#include "train/base/files.h"
 
 namespace tril::test {
 

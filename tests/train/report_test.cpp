@@ -1,4 +1,4 @@
-#include "train/report.h"
+#include "train/run/report.h"
 
 #include <sys/resource.h>
 

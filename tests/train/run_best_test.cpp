@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "support/catch.h"
-#include "train/evaluate.h"
 #include "train/model_state.h"
-#include "train/run.h"
+#include "train/run/evaluate.h"
+#include "train/run/run.h"
 #include "train/tiny_shell.h"
 
 namespace tril::test {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/safetensors.h"
+#include "train/model/safetensors.h"
 #include "train/temp_folder.h"
 
 namespace tril::test {

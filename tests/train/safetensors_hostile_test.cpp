@@ -2,9 +2,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "support/catch.h"
-#include "train/safetensors.h"
+#include "train/model/safetensors.h"
 #include "train/safetensors_files.h"
 #include "train/temp_folder.h"
 

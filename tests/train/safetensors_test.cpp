@@ -1,4 +1,4 @@
-#include "train/safetensors.h"
+#include "train/model/safetensors.h"
 
 #include <cmath>
 #include <cstdio>
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "support/catch.h"
-#include "train/crc32.h"
+#include "train/base/crc32.h"
 #include "train/safetensors_files.h"
 #include "train/temp_folder.h"
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "support/catch.h"
-#include "train/model_file.h"
+#include "train/base/utf8.h"
+#include "train/model/model_file.h"
 #include "train/program.h"
-#include "train/utf8.h"
 
 namespace tril::test {
 namespace {

@@ -1,5 +1,5 @@
 // From logits to tokens, and from tokens to text.
-#include "train/sampler.h"
+#include "train/model/sampler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "support/catch.h"
-#include "train/utf8.h"
+#include "train/base/utf8.h"
 
 namespace tril::test {
 namespace {

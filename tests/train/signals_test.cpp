@@ -1,5 +1,5 @@
 // What signals do to a process that has something to save: a child, whose end and standard error are looked at.
-#include "train/signals.h"
+#include "train/base/signals.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "core/parallel.h"
+#include "core/machine/parallel.h"
 #include "support/catch.h"
 
 namespace tril::test {

@@ -1,13 +1,13 @@
 // Standard streams that do not block, are slow or are a terminal: nothing is lost, nothing steers, signals still work.
-#include "train/streams.h"
+#include "train/base/streams.h"
 
 #include <nlohmann/json.hpp>
 
-#include "train/model_file.h"
+#include "train/base/utf8.h"
+#include "train/model/model_file.h"
 #include "train/process.h"
 #include "train/program.h"
 #include "train/tiny_model.h"
-#include "train/utf8.h"
 
 namespace tril::test {
 namespace {

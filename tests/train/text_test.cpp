@@ -1,4 +1,4 @@
-#include "train/text.h"
+#include "train/data/text.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "support/catch.h"
+#include "train/data/text_files.h"
+#include "train/data/text_place.h"
+#include "train/data/tokenizer.h"
 #include "train/temp_folder.h"
-#include "train/text_files.h"
-#include "train/text_place.h"
-#include "train/tokenizer.h"
 
 namespace tril::test {
 namespace {

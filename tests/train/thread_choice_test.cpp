@@ -1,4 +1,4 @@
-#include "train/thread_choice.h"
+#include "train/run/thread_choice.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "train/threads.h"
+#include "train/base/threads.h"
 
 #include <sched.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
-#include "train/cgroup.h"
+#include "train/base/cgroup.h"
 #include "train/program.h"
 
 namespace tril::test {

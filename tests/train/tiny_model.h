@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "support/tensors.h"
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 namespace tril::test {
 

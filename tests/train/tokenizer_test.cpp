@@ -1,11 +1,11 @@
-#include "train/tokenizer.h"
+#include "train/data/tokenizer.h"
 
 #include <random>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "support/catch.h"
+#include "train/base/utf8.h"
 #include "train/temp_folder.h"
-#include "train/utf8.h"
 
 namespace tril::test {
 namespace {

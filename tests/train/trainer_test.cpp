@@ -1,11 +1,11 @@
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "support/catch.h"
-#include "train/evaluate.h"
+#include "train/run/evaluate.h"
 #include "train/temp_folder.h"
 #include "train/tiny_model.h"
 

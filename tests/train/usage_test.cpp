@@ -1,4 +1,4 @@
-#include "train/usage.h"
+#include "train/base/usage.h"
 
 #include <array>
 #include <limits>

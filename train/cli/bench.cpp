@@ -1,16 +1,16 @@
 // tril bench: how fast the real training step and decoding are on this machine, beside what its matrix products reach.
+#include "train/base/file_kind.h"
+#include "train/base/log.h"
+#include "train/base/threads.h"
+#include "train/base/utf8.h"
 #include "train/cli/bench_report.h"
 #include "train/cli/command.h"
 #include "train/cli/field_flags.h"
 #include "train/cli/output.h"
-#include "train/corpus.h"
-#include "train/file_kind.h"
-#include "train/log.h"
-#include "train/memory.h"
-#include "train/precision.h"
-#include "train/text.h"
-#include "train/threads.h"
-#include "train/utf8.h"
+#include "train/data/corpus.h"
+#include "train/data/text.h"
+#include "train/model/memory.h"
+#include "train/model/precision.h"
 
 namespace tril::cli {
 namespace {

@@ -6,12 +6,12 @@
 #include <chrono>
 #include <cmath>
 
-#include "core/gemm.h"
 #include "core/kernels/rows.h"
-#include "core/parallel.h"
+#include "core/machine/parallel.h"
+#include "core/matmul/gemm.h"
 #include "nn/decode.h"
 #include "train/cli/allocations.h"
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 namespace tril::cli {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/profile.h"
-#include "train/dataset.h"
-#include "train/model_file.h"
+#include "core/autograd/profile.h"
+#include "train/data/dataset.h"
+#include "train/model/model_file.h"
 
 namespace tril::cli {
 

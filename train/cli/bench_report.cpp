@@ -5,9 +5,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "train/base/utf8.h"
 #include "train/cli/json_output.h"
-#include "train/report.h"
-#include "train/utf8.h"
+#include "train/run/report.h"
 
 namespace tril::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "train/cli/bench_figures.h"
-#include "train/config.h"
+#include "train/model/config.h"
 
 namespace tril::cli {
 

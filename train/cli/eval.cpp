@@ -1,20 +1,20 @@
 // tril eval: a model's loss on a text.
-#include "train/evaluate.h"
+#include "train/run/evaluate.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "train/base/crc32.h"
+#include "train/base/log.h"
+#include "train/base/threads.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
 #include "train/cli/json_output.h"
 #include "train/cli/output.h"
 #include "train/cli/shell.h"
-#include "train/corpus.h"
-#include "train/crc32.h"
-#include "train/log.h"
-#include "train/report.h"
-#include "train/threads.h"
+#include "train/data/corpus.h"
+#include "train/run/report.h"
 
 namespace tril::cli {
 namespace {
@@ -81,7 +81,8 @@ Result on_validation_part(Context& context, const Model& model, const std::strin
                           const std::vector<std::string>& paths) {
   TRIL_CHECK(model.state.known, model.where, "a model that tells what text it was trained on", "one that does not",
              "give a text to measure on, without --validation");
-  Corpus corpus = paths.empty() ? find_corpus(model, folder, cat(program, " eval RUN TEXT --validation"))
+  Corpus corpus = paths.empty() ? find_corpus(model.state.text, training_rules(model), folder,
+                                              cat(program, " eval RUN TEXT --validation"))
                                 : load_corpus(paths, training_rules(model));
   const std::string name = corpus.text.name;
   const Dataset data(std::move(corpus.text), model.tokenizer, training_split(model), model.config.context);

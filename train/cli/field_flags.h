@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "train/cli/flags.h"
-#include "train/config.h"
+#include "train/model/config.h"
 
 namespace tril::cli {
 

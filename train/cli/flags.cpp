@@ -7,8 +7,8 @@
 #define CXXOPTS_VECTOR_DELIMITER '\0'
 #include <cxxopts.hpp>
 
+#include "train/base/utf8.h"
 #include "train/cli/output.h"
-#include "train/utf8.h"
 
 namespace tril::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/usage.h"
+#include "train/base/usage.h"
 
 namespace tril::cli {
 

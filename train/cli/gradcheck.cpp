@@ -1,5 +1,5 @@
 // tril gradcheck: proves the gradients of every op and of whole models.
-#include "core/gradcheck.h"
+#include "core/gradcheck/gradcheck.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "nn/gpt.h"
+#include "train/base/utf8.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
 #include "train/cli/json_output.h"
 #include "train/cli/output.h"
-#include "train/utf8.h"
 
 namespace tril::cli {
 namespace {

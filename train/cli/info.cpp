@@ -2,19 +2,19 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/bf16_gemm.h"
-#include "core/onednn.h"
+#include "core/machine/onednn.h"
+#include "core/matmul/bf16_gemm.h"
+#include "train/base/cpu_name.h"
+#include "train/base/log.h"
+#include "train/base/threads.h"
+#include "train/base/utf8.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
 #include "train/cli/json_output.h"
 #include "train/cli/output.h"
-#include "train/corpus.h"
-#include "train/cpu_name.h"
-#include "train/log.h"
-#include "train/model_file.h"
-#include "train/report.h"
-#include "train/threads.h"
-#include "train/utf8.h"
+#include "train/data/corpus.h"
+#include "train/model/model_file.h"
+#include "train/run/report.h"
 
 namespace tril::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "train/json_text.h"
+#include "train/base/json_text.h"
 
 namespace tril::cli {
 

@@ -7,15 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "train/base/files.h"
+#include "train/base/log.h"
+#include "train/base/signals.h"
+#include "train/base/threads.h"
+#include "train/base/usage.h"
+#include "train/base/utf8.h"
 #include "train/cli/command.h"
 #include "train/cli/output.h"
 #include "train/cli/shell.h"
-#include "train/files.h"
-#include "train/log.h"
-#include "train/signals.h"
-#include "train/threads.h"
-#include "train/usage.h"
-#include "train/utf8.h"
 
 namespace tril::cli {
 namespace {

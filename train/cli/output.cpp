@@ -4,7 +4,7 @@
 
 #include <system_error>
 
-#include "train/streams.h"
+#include "train/base/streams.h"
 
 namespace tril::cli {
 

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <string_view>
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace tril::cli {
 

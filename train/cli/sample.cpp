@@ -7,18 +7,18 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "core/bf16_gemm.h"
+#include "core/matmul/bf16_gemm.h"
+#include "train/base/files.h"
+#include "train/base/log.h"
+#include "train/base/signals.h"
+#include "train/base/threads.h"
+#include "train/base/utf8.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
 #include "train/cli/json_output.h"
 #include "train/cli/output.h"
-#include "train/files.h"
-#include "train/log.h"
-#include "train/model_file.h"
-#include "train/sampler.h"
-#include "train/signals.h"
-#include "train/threads.h"
-#include "train/utf8.h"
+#include "train/model/model_file.h"
+#include "train/model/sampler.h"
 
 namespace tril::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/utf8.h"
+#include "train/base/utf8.h"
 
 namespace tril::cli {
 

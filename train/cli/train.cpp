@@ -3,21 +3,21 @@
 #include <cmath>
 #include <filesystem>
 
-#include "core/onednn.h"
+#include "core/machine/onednn.h"
+#include "train/base/file_kind.h"
+#include "train/base/log.h"
+#include "train/base/signals.h"
+#include "train/base/threads.h"
+#include "train/base/utf8.h"
 #include "train/cli/command.h"
 #include "train/cli/field_flags.h"
 #include "train/cli/flags.h"
 #include "train/cli/output.h"
 #include "train/cli/shell.h"
-#include "train/corpus.h"
-#include "train/file_kind.h"
-#include "train/log.h"
-#include "train/memory.h"
-#include "train/precision.h"
-#include "train/run.h"
-#include "train/signals.h"
-#include "train/threads.h"
-#include "train/utf8.h"
+#include "train/data/corpus.h"
+#include "train/model/memory.h"
+#include "train/model/precision.h"
+#include "train/run/run.h"
 
 namespace tril::cli {
 namespace {
@@ -254,8 +254,9 @@ int resume(const Flags& flags, Log& log) {
   const TrainConfig& config = model.training;
 
   const std::string give_again = cat(program, " train --resume ", shell_quoted(folder.path()), " TEXT");
-  Corpus corpus = flags.arguments().empty() ? find_corpus(model, folder.path(), give_again)
-                                            : load_corpus(flags.arguments(), training_rules(model));
+  Corpus corpus = flags.arguments().empty()
+                      ? find_corpus(model.state.text, training_rules(model), folder.path(), give_again)
+                      : load_corpus(flags.arguments(), training_rules(model));
   report_text(corpus, log);
   const std::string text_name = corpus.text.name;
   const Split split = training_split(model);

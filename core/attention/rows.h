@@ -1,0 +1,141 @@
+// Blocks of rows of attention: from scores to weights, and back. A row is a query's; of its `padded` columns the first
+// `seen` are keys that it may look at. The others get a score of -inf, and so the weight 0: masking is renormalising
+// over what may be seen.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "core/base/dtype.h"
+#include "core/kernels/dropout.h"
+#include "core/kernels/math.h"
+#include "core/kernels/rows.h"
+#include "core/matmul/small_gemm.h"
+
+namespace tril::attention_rows {
+
+// Rows are padded to whole panels of keys, so that the loops over them have no rests.
+inline constexpr int64_t kPanel = 32;
+
+// The most rows of a block.
+inline constexpr int64_t kMostRows = 32;
+
+[[nodiscard]] constexpr int64_t pad(int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
+
+// What a block of rows is: `count` queries from `first` on, over `padded` columns, `stride` apart.
+struct Block {
+  int64_t first, count, padded, stride;
+  int64_t keys;  // that the sample has
+  bool causal;
+  DropoutMask mask;
+  uint32_t sample;
+  int64_t mask_row, mask_stride;  // the mask's place of the first row, and between rows
+  [[nodiscard]] int64_t seen(int64_t row) const { return causal ? std::min(first + row + 1, keys) : keys; }
+};
+
+template <class T>
+TRIL_INLINE void hide(T* row, int64_t seen, int64_t padded, T value) {
+  constexpr int64_t kLanes = rows::kLanes<T>;
+  rows::Lanes<T> place = {};
+  for (int lane = 0; lane < kLanes; ++lane) place[lane] = static_cast<T>(lane);
+  for (int64_t j = seen / kLanes * kLanes; j < padded; j += kLanes) {
+    rows::put_lanes<T>(row + j, place < static_cast<T>(seen - j) ? rows::lanes(row + j) : rows::Lanes<T>{} + value);
+  }
+}
+
+// What backward makes a row's weights from again, e^(s - shift) · share. Not their log-sum-exp: shift - log share loses
+// the logarithm's digits where scores are large.
+template <class T>
+struct Norm {
+  T *shifts, *shares;  // of the block's first row on
+};
+
+// Scores become weights: e^(s - top) over its sum, times the dropout factors if there are any; a row that sees nothing
+// gets zeros. What each row took off its scores and divided them by is kept in `norm`.
+template <class T>
+TRIL_CLONES void weights(T* scores, const Block& block, T* factors, const Norm<T>& norm) {
+  constexpr T kHidden = -std::numeric_limits<T>::infinity();
+  for (int64_t i = 0; i < block.count; ++i) {
+    T* const row = scores + i * block.stride;
+    hide(row, block.seen(i), block.padded, kHidden);
+    const T top = rows::max(row, block.padded), shift = top == kHidden ? T{0} : top;
+    for (int64_t j = 0; j < block.padded; ++j) row[j] = math::exp_of_difference(row[j] - shift);
+    const T total = rows::sum(row, block.padded), share = total == T{0} ? T{0} : T{1} / total;
+    norm.shifts[i] = shift;
+    norm.shares[i] = share;
+    if (block.mask.active()) {
+      dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
+      for (int64_t j = 0; j < block.padded; ++j) row[j] *= share * factors[j];
+    } else {
+      for (int64_t j = 0; j < block.padded; ++j) row[j] *= share;
+    }
+  }
+}
+
+// scores -> dropped weights P', and dP' -> dS = P (dP - delta), where P is made again from the norm, and delta is the
+// sum over the head of dO O. Rows of o and d_o are `row` apart. What is hidden becomes 0 last, whatever it was.
+template <class T>
+TRIL_CLONES void gradients(T* scores, T* dweights, const Block& block, T* factors, const Norm<T>& norm, const T* o,
+                           const T* d_o, int64_t row_o, int64_t head) {
+  for (int64_t i = 0; i < block.count; ++i) {
+    T *const s = scores + i * block.stride, *const d = dweights + i * block.stride;
+    const T delta = rows::dot(o + i * row_o, d_o + i * row_o, head);
+    const T shift = norm.shifts[i], share = norm.shares[i];
+    if (block.mask.active()) {
+      dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
+      for (int64_t j = 0; j < block.padded; ++j) {
+        const T p = math::exp_of_difference(s[j] - shift) * share;
+        s[j] = p * factors[j];
+        d[j] = p * (d[j] * factors[j] - delta);
+      }
+    } else {
+      for (int64_t j = 0; j < block.padded; ++j) {
+        const T p = math::exp_of_difference(s[j] - shift) * share;
+        s[j] = p;
+        d[j] = p * (d[j] - delta);
+      }
+    }
+    hide(s, block.seen(i), block.padded, T{0});
+    hide(d, block.seen(i), block.padded, T{0});
+  }
+}
+
+// Whether all of x (rows, head), its rows `stride` apart, is finite.
+template <class S>
+TRIL_CLONES bool all_finite(const S* x, int64_t stride, int64_t rows, int64_t head) {
+  using Bits = std::conditional_t<sizeof(S) == 8, uint64_t, std::conditional_t<sizeof(S) == 4, uint32_t, uint16_t>>;
+  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(S) - 1));
+  const Bits infinity = std::bit_cast<Bits>(S(std::numeric_limits<Compute<S>>::infinity()));
+  Bits largest = 0;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t d = 0; d < head; ++d)
+      largest =
+          std::max(largest, static_cast<Bits>(std::bit_cast<Bits>(x[i * stride + d]) & static_cast<Bits>(~kSign)));
+  return largest < infinity;
+}
+
+// x (rows, head), its rows `stride` apart, as panels of kPanel rows, each transposed: (head, kPanel). The last one is
+// filled with zeros.
+template <class T>
+void transpose_panels(const T* x, int64_t stride, int64_t rows, int64_t head, T* panels) {
+  for (int64_t first = 0; first < rows; first += kPanel) {
+    T* const panel = panels + first * head;
+    const int64_t count = std::min(kPanel, rows - first);
+    tile_transpose(x + first * stride, stride, count, head, panel, kPanel);
+    for (int64_t d = 0; count < kPanel && d < head; ++d)
+      std::fill(panel + d * kPanel + count, panel + (d + 1) * kPanel, T{0});
+  }
+}
+
+// x (rows, head), widened, without the gaps between its rows, which would make them compete for the same cache lines.
+template <class S, class T>
+TRIL_CLONES void pack(const S* x, int64_t stride, int64_t rows, int64_t head, T* packed) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t d = 0; d < head; ++d) packed[i * head + d] = static_cast<T>(x[i * stride + d]);
+}
+
+}  // namespace tril::attention_rows

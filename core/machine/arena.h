@@ -1,0 +1,86 @@
+// The room core/machine: what the hardware and the system give: processor, memory, threads, oneDNN.
+
+// Memory of the engine. All of it grows during the first step and then stays: after warm-up a step asks the system for
+// nothing, and every buffer has the address it had the step before. Not thread-safe: a Context and what it owns belong
+// to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace tril {
+
+// Bytes from the system, 2 MiB aligned and on huge pages where that pays. Freed by the destructor.
+class MemoryBlock {
+ public:
+  explicit MemoryBlock(int64_t bytes);
+  ~MemoryBlock();
+  MemoryBlock(MemoryBlock&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
+  MemoryBlock& operator=(MemoryBlock&&) = delete;
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_;
+  int64_t bytes_;
+};
+
+// A bump arena: allocate in order, give all back at once (or back to a mark).
+class Arena {
+ public:
+  [[nodiscard]] std::byte* allocate(int64_t bytes);  // 64-byte aligned
+  void reset() noexcept;  // keeps the memory; several blocks become one, as large as they were used, when next asked
+  struct Mark {
+    size_t block;
+    int64_t used, before;
+  };
+  [[nodiscard]] Mark mark() const { return {current_, used_, before_}; }
+  void release(const Mark& mark) noexcept;
+  [[nodiscard]] int64_t system_allocations() const { return system_allocations_; }
+  [[nodiscard]] int64_t bytes() const;  // asked of the system and kept
+
+ private:
+  std::vector<MemoryBlock> blocks_;
+  size_t current_ = 0;  // the block in use
+  int64_t used_ = 0;    // bytes used of it
+  int64_t before_ = 0;  // bytes of the blocks before it
+  int64_t most_ = 0;    // bytes used at once, of all blocks
+  int64_t wanted_ = 0;  // of the first block, where several were not enough
+  int64_t system_allocations_ = 0;
+};
+
+// Buffers that come and go in any order, for activations and gradients: what came back is kept in lists by exact size,
+// which repeat from layer to layer.
+class Pool {
+ public:
+  [[nodiscard]] std::byte* allocate(int64_t bytes);
+  void free(void* buffer, int64_t bytes);
+  void reset();  // all come back at once
+  [[nodiscard]] int64_t system_allocations() const { return memory_.system_allocations(); }
+  [[nodiscard]] int64_t bytes() const { return memory_.bytes(); }
+
+ private:
+  Arena memory_;
+  std::map<int64_t, std::vector<void*>> free_;
+};
+
+// Scratch memory for the length of a scope.
+class Scratch {
+ public:
+  explicit Scratch(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
+  ~Scratch() { arena_.release(mark_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  template <class T>
+  [[nodiscard]] T* get(int64_t count) {
+    return reinterpret_cast<T*>(arena_.allocate(count * static_cast<int64_t>(sizeof(T))));
+  }
+
+ private:
+  Arena& arena_;
+  Arena::Mark mark_;
+};
+
+}  // namespace tril

@@ -1,0 +1,79 @@
+// What a computation runs on: its threads, its memory, its precision, its seed. A Context belongs to one thread of
+// control; make one for each if you have several. It must outlive the tapes made on it, and their tensors: what looks
+// at one of those afterwards is not caught.
+//
+// Denormals cost up to fifty times a normal number's work, so all that computes treats them as zero (FTZ and DAZ): the
+// threads that a context works with, and the thread that makes it, stay in that mode. OpenMP's dynamic number of
+// threads stays off, too.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/base/random.h"
+#include "core/machine/arena.h"
+#include "core/machine/tape_life.h"
+
+namespace tril {
+
+class Profile;  // core/autograd/profile.h
+
+struct ContextOptions {
+  int64_t threads = 0;  // 0: as many as this process may run on; fewer where the system grants fewer
+  uint64_t seed = 1;    // of dropout
+  // bf16: the layers of nn/ store what products read as bf16. Parameters, sums, statistics, the residual stream and the
+  // loss stay f32.
+  DType precision = DType::f32;
+};
+
+class Context {
+ public:
+  explicit Context(const ContextOptions& options = {});
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] int threads() const { return threads_; }
+  [[nodiscard]] int most_threads() const { return static_cast<int>(scratch_.size()); }
+  void use_threads(int64_t threads);  // from here on; 1 to most_threads()
+  [[nodiscard]] uint64_t seed() const { return seed_; }
+  [[nodiscard]] DType precision() const { return precision_; }
+  [[nodiscard]] Pool& memory() { return memory_; }  // of activations and their gradients
+  [[nodiscard]] Arena& scratch(int thread = 0) { return scratch_[static_cast<size_t>(thread)]; }
+
+  // Where random numbers of the coming forward passes start: the training step, and the index in the step's whole batch
+  // of the first sample (row 0 of axis 0), so that a batch cut in several draws what the whole one would. Random
+  // numbers count both in 32 bits: others than 0 to 4294967295 are refused.
+  void set_step(int64_t step, int64_t first_sample = 0);
+  [[nodiscard]] uint32_t step() const { return step_; }
+  [[nodiscard]] uint32_t first_sample() const { return first_sample_; }
+
+  // A context's memory serves one pass at a time: the tape that computes holds it until its reset or its end.
+  void acquire(const void* tape, const char* op);
+  void release(const void* tape);
+  // What its tensors ask whether it is still there, from a tape's beginning to its end.
+  [[nodiscard]] TapeLife& begin_life(Tape& tape);
+  void end_life(TapeLife& life) noexcept;
+
+  // Fill outputs, saved tensors and gradients with NaN before an op writes them. For gradient checks.
+  bool poison = false;
+  // Where to add up the time of every op; null: it is not taken.
+  Profile* profile = nullptr;
+
+  // How often memory was asked of the system. It stands still after the first steps.
+  [[nodiscard]] int64_t allocations() const;
+
+ private:
+  int threads_;
+  uint64_t seed_;
+  DType precision_;
+  uint32_t step_ = 0, first_sample_ = 0;
+  Pool memory_;
+  std::vector<Arena> scratch_;  // one a thread
+  const void* holder_ = nullptr;
+  std::deque<TapeLife> lives_;  // a deque: tensors point at its elements
+  TapeLife* free_lives_ = nullptr;
+};
+
+}  // namespace tril

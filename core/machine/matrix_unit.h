@@ -1,0 +1,30 @@
+// The processor's matrix unit (Intel's AMX with bf16): whether this process may use it, and its tiles made ready for
+// the calling thread. Eight tiles, each 16 rows of 64 bytes.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__) && defined(__linux__)
+#include "core/machine/avx512.h"
+
+#define TRIL_TILES __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
+#define TRIL_TILES_INLINE \
+  __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma"), always_inline)) inline
+#endif
+
+namespace tril {
+
+// The system lends the unit's registers only to processes that ask; the first call asks.
+[[nodiscard]] bool matrix_unit_works();
+
+// While it lives, this thread may use the tiles. Tiles 0 to 5, which hold sums and left operands, have so many rows, up
+// to 16: fewer are faster to load and multiply.
+class MatrixUnit {
+ public:
+  explicit MatrixUnit(int64_t rows = 16);
+  ~MatrixUnit();
+  MatrixUnit(const MatrixUnit&) = delete;
+  MatrixUnit& operator=(const MatrixUnit&) = delete;
+};
+
+}  // namespace tril

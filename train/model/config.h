@@ -1,0 +1,82 @@
+// The room train/model: a model with its configuration and vocabulary, in memory, in a file, and sampled from.
+
+// How a model is made and trained. One table of fields drives the flags, the configuration file, the help, the log and
+// the checkpoint, so that a number has one name everywhere. A TrainConfig is a plain value; any thread may call.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "nn/gpt.h"
+#include "train/data/tokenizer.h"
+
+namespace tril {
+
+// What products are computed in: what the processor is fast at, or one type.
+enum class Precision : uint8_t { kAuto, kF32, kBf16 };
+[[nodiscard]] std::string_view precision_name(Precision precision);
+
+// The values here are the preset `small`: nanoGPT's published configuration for a CPU.
+struct TrainConfig {
+  TokenKind tokens = TokenKind::kChar;
+  double val_fraction = 0.1;
+
+  int64_t layers = 4, heads = 4, width = 128, context = 64;
+  double dropout = 0.0;
+  bool bias = false;
+  Gelu gelu = Gelu::erf;
+
+  int64_t batch = 12, accumulate = 1, steps = 2000;
+  double lr = 1e-3, min_lr = 1e-4;
+  int64_t warmup = 100;
+  double beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1, clip = 1.0;
+  static constexpr int64_t kAutoThreads = -1;
+  int64_t seed = 1337, threads = kAutoThreads;  // nanoGPT's seed
+  Precision dtype = Precision::kF32;
+  bool recompute = false;
+
+  int64_t eval_every = 250, eval_tokens = 0, sample_length = 120, log_every = 10;
+
+  bool operator==(const TrainConfig&) const = default;
+};
+
+struct Field {
+  using Member = std::variant<int64_t TrainConfig::*, double TrainConfig::*, bool TrainConfig::*,
+                              TokenKind TrainConfig::*, Gelu TrainConfig::*, Precision TrainConfig::*>;
+  std::string_view name;
+  std::string_view value;  // stands for it in the help
+  std::string_view group;
+  std::string_view help;
+  Member member;
+  double least = 0, most = 0;  // of numbers
+  bool part_of_model = false;  // fixed once a model exists: its shape, its tokens, the split of its text
+  bool or_auto = false;        // "auto", which is -1, is a value too
+};
+[[nodiscard]] std::span<const Field> fields();
+// Throws UsageError with the nearest name; `where` is what the name was found in.
+[[nodiscard]] const Field& field_named(std::string_view name, std::string_view where);
+
+[[nodiscard]] std::string field_text(const TrainConfig& config, const Field& field);
+// Checks and takes over one value; throws UsageError naming the field.
+void set_field(TrainConfig& config, const Field& field, std::string_view text);
+
+// Throws UsageError where the fields do not fit together.
+void check_config(const TrainConfig& config);
+
+// nanoGPT's two published character models. Throws UsageError with the nearest name.
+[[nodiscard]] TrainConfig preset(std::string_view name);
+[[nodiscard]] std::span<const std::string_view> preset_names();
+
+// One JSON object with every field, in the table's order; and one with any of them, which may name a "preset" that the
+// rest goes on top of. `complete`: those that are part of a model must be there. Throws UsageError.
+[[nodiscard]] std::string config_to_json(const TrainConfig& config, bool one_line = false);
+[[nodiscard]] TrainConfig config_from_json(std::string_view json, std::string_view where, TrainConfig base,
+                                           bool complete = false);
+
+[[nodiscard]] GptConfig model_config(const TrainConfig& config, int64_t vocabulary);
+
+}  // namespace tril

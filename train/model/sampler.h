@@ -1,0 +1,87 @@
+// From logits to tokens, and from tokens to text. A token is drawn by a random number that is a function of (seed,
+// stream, position) alone, so a text does not depend on how many others are made before it or beside it.
+// Objects here belong to whoever makes a text, on one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/machine/parallel.h"
+#include "nn/decode.h"
+#include "train/data/tokenizer.h"
+
+namespace tril {
+
+struct SamplerOptions {
+  double temperature = 0.8;  // logits are divided by it; 0: always the likeliest token, of equal ones the first
+  int64_t top_k = 0;         // only the k likeliest; 0: all
+  double top_p = 1.0;        // of those, the fewest likeliest whose probabilities add up to p
+  uint64_t seed = 1;
+  // Throws, naming the field.
+  void check() const;
+};
+
+// The index drawn by u in [0, 1): in proportion to the weights, and never one whose weight is 0.
+[[nodiscard]] int64_t draw(std::span<const double> weights, double u);
+
+class Sampler {
+ public:
+  Sampler(const SamplerOptions& options, int64_t vocabulary);
+  // The token at this position of a text, counted from 0; `stream` tells the texts of one seed apart. Logits that are
+  // not finite are an error.
+  [[nodiscard]] int32_t pick(std::span<const float> logits, uint32_t stream, int64_t position);
+  // By token: what pick draws in proportion to. Valid until the next call. The temperature is not 0.
+  [[nodiscard]] std::span<const double> weights(std::span<const float> logits);
+
+ private:
+  [[nodiscard]] size_t keep_likeliest(std::span<const float> logits, size_t most);
+
+  SamplerOptions options_;
+  std::vector<double> weights_;
+  std::vector<int32_t> order_;
+};
+
+// Cuts a text that comes in pieces at its first occurrence of another, `stop`. What may be its beginning is held back.
+class StopText {
+ public:
+  explicit StopText(std::string stop);  // empty: never stops
+  // Appends what can no longer belong to the stop text. True: it has come, and all before it is out.
+  [[nodiscard]] bool push(std::string_view text, std::string& out);
+  // The end came first: appends what was held back.
+  void flush(std::string& out);
+
+ private:
+  std::string stop_;
+  std::vector<size_t> shorter_;  // [n - 1]: how long a beginning of `stop` the first n bytes of it end with, short of n
+  size_t matched_ = 0;
+};
+
+struct WriteOptions {
+  int64_t length = 500;   // tokens
+  std::string stop = {};  // ends the text, which does not contain it; looked for behind the prompt
+  uint32_t stream = 0;
+  bool echo = false;  // the prompt comes out too
+};
+
+// Continues the prompt, at least one token, of which the last context is seen. The text comes out as it is made, a
+// piece a token: whole characters of UTF-8 or nothing yet, bytes that are none as U+FFFD. `sink` returns whether to go
+// on.
+void write_text(Decoder& decoder, Sampler& sampler, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                const WriteOptions& options, FunctionRef<bool(std::string_view)> sink);
+
+// Texts made together: options.stream and the `count` - 1 that follow it, in as many of the decoder's streams. Each is
+// what it is alone.
+struct Piece {
+  int64_t text;  // from 0
+  std::string_view characters;
+  bool last;
+};
+void write_texts(Decoder& decoder, Sampler& sampler, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                 int64_t count, const WriteOptions& options, FunctionRef<bool(const Piece&)> sink);
+// How many texts are worth making together: no more than `count`, and than memory for what waits to be printed allows.
+[[nodiscard]] int64_t texts_together(const GptConfig& config, int64_t count, int64_t length);
+
+}  // namespace tril

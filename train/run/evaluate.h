@@ -1,0 +1,19 @@
+// The loss on a text that is not trained on, by one rule whatever the batch size of training: the text is cut into
+// windows of the context's length, and every target weighs the same (train/data/dataset.h: EvalWindows).
+// Runs on the context's thread, between training steps, and leaves nothing of them changed.
+#pragma once
+
+#include <optional>
+
+#include "core/machine/parallel.h"
+#include "nn/gpt.h"
+#include "train/data/dataset.h"
+
+namespace tril {
+
+// The mean loss of all targets, in nats a token; nothing if `stopped` said so before the end. Throws where the windows
+// are not of the model's context.
+[[nodiscard]] std::optional<double> evaluate(Context& context, const Gpt& model, const EvalWindows& windows,
+                                             FunctionRef<bool()> stopped);
+
+}  // namespace tril
