@@ -104,18 +104,25 @@ TRIL_CLONES void gradients(T* scores, T* dweights, const Block& block, T* factor
   }
 }
 
-// Whether all of x (rows, head), its rows `stride` apart, is finite.
+// Whether all of x (count, head), its rows `stride` apart, is finite: infinity and NaN alone have every bit of the
+// exponent set, so that one more carries into the sign's place. Which bits did is gathered in lanes down the rows.
 template <class S>
-TRIL_CLONES bool all_finite(const S* x, int64_t stride, int64_t rows, int64_t head) {
+TRIL_CLONES bool all_finite(const S* x, int64_t stride, int64_t count, int64_t head) {
   using Bits = std::conditional_t<sizeof(S) == 8, uint64_t, std::conditional_t<sizeof(S) == 4, uint32_t, uint16_t>>;
-  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(S) - 1));
-  const Bits infinity = std::bit_cast<Bits>(S(std::numeric_limits<Compute<S>>::infinity()));
-  Bits largest = 0;
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t d = 0; d < head; ++d)
-      largest =
-          std::max(largest, static_cast<Bits>(std::bit_cast<Bits>(x[i * stride + d]) & static_cast<Bits>(~kSign)));
-  return largest < infinity;
+  constexpr int64_t kLanes = rows::kLanes<Bits>;
+  const Bits exponent = std::bit_cast<Bits>(S(std::numeric_limits<Compute<S>>::infinity()));
+  const Bits lowest = static_cast<Bits>(exponent & (~exponent + 1));
+  rows::Lanes<Bits> carried{};
+  Bits last = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto* const row = reinterpret_cast<const Bits*>(x + i * stride);
+    int64_t d = 0;
+    for (; d + kLanes <= head; d += kLanes) carried |= (rows::lanes(row + d) & exponent) + lowest;
+    for (; d < head; ++d)
+      last = static_cast<Bits>(last | ((std::bit_cast<Bits>(x[i * stride + d]) & exponent) + lowest));
+  }
+  for (int64_t lane = 0; lane < kLanes; ++lane) last = static_cast<Bits>(last | carried[lane]);
+  return (last & static_cast<Bits>(exponent + lowest)) == 0;
 }
 
 // x (rows, head), its rows `stride` apart, as panels of kPanel rows, each transposed: (head, kPanel). The last one is
