@@ -25,7 +25,7 @@ TRIL_AVX512 void multiply_many(const float* x, int64_t row_x, int64_t rows, cons
 #endif
 
 template <class W>
-TRIL_CLONES void multiply_few(const float* x, int64_t row_x, int64_t rows, const panels::Matrix<W>& w,
+TRIL_INLINE void multiply_few(const float* x, int64_t row_x, int64_t rows, const panels::Matrix<W>& w,
                               const float* bias, float* y, int64_t row_y) {
   panels::product(x, row_x, rows, w, bias, y, row_y);
 }
@@ -34,31 +34,31 @@ template <class W>
 void multiply_by(const float* x, int64_t row_x, int64_t rows, const panels::Matrix<W>& w, const float* bias, float* y,
                  int64_t row_y) {
 #if defined(__x86_64__)
-  if (rows >= 8 && avx512::works()) return multiply_many(x, row_x, rows, w, bias, y, row_y);
+  if (rows >= 8 && cpu_has(CpuLevel::avx512)) return multiply_many(x, row_x, rows, w, bias, y, row_y);
 #endif
-  multiply_few(x, row_x, rows, w, bias, y, row_y);
+  cloned<multiply_few<W>>(x, row_x, rows, w, bias, y, row_y);
 }
 
-TRIL_CLONES void normalise(const float* x, const float* weight, const float* bias, float* y, int64_t n) {
+TRIL_INLINE void normalise(const float* x, const float* weight, const float* bias, float* y, int64_t n) {
   const auto [mean, r] = norm_rows::statistics(x, n, kEpsilon);
   norm_rows::normalise(x, mean, r, weight, bias, y, n);
 }
 
-TRIL_CLONES void gelu_erf(float* x, int64_t n) {
+TRIL_INLINE void gelu_erf(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = math::gelu_erf(x[i]);
 }
 
-TRIL_CLONES void gelu_tanh(float* x, int64_t n) {
+TRIL_INLINE void gelu_tanh(float* x, int64_t n) {
   constexpr float kTwice = 1.5957691216057308f, kCubic = 0.044715f;  // 2 sqrt(2/pi)
   for (int64_t i = 0; i < n; ++i) x[i] *= math::sigmoid(kTwice * x[i] * (1.0f + kCubic * x[i] * x[i]));
 }
 
-TRIL_CLONES void add(const float* x, float* y, int64_t n) {
+TRIL_INLINE void add_row(const float* x, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
 template <class W>
-TRIL_CLONES void attend_head(const float* q, const one_query::Seen<W>& seen, int64_t D, float scale, float* scores,
+TRIL_INLINE void attend_head(const float* q, const one_query::Seen<W>& seen, int64_t D, float scale, float* scores,
                              float* out) {
   one_query::attend(q, seen, D, scale, scores, out);
 }
@@ -208,21 +208,21 @@ void Decoder::run(int member, int members, std::span<const Row> all, int64_t wan
   for (int64_t row = row_begin; row < row_end; ++row) {
     float* const x = work.stream + row * row_;
     std::copy_n(position_table_ + all[static_cast<size_t>(row)].at * C, C, x);
-    add(token_table_ + all[static_cast<size_t>(row)].token * C, x, C);
+    cloned<add_row>(token_table_ + all[static_cast<size_t>(row)].token * C, x, C);
   }
 
   int64_t turn = 0;
   const auto partial = [&](int64_t part) { return partial_[static_cast<size_t>(2 * part + turn % 2)]; };
   const auto half_a_layer = [&](const Norm& norm, const float* bias, auto&& compute) {
     for (int64_t row = row_begin; row < row_end; ++row)
-      normalise(work.stream + row * row_, norm.weight, norm.bias, work.normed + row * row_, C);
+      cloned<normalise>(work.stream + row * row_, norm.weight, norm.bias, work.normed + row * row_, C);
     meet(divided);
     for (int64_t part = begin; part < end; ++part) compute(part, partial(part));
     meet(members > 1);
     for (int64_t row = row_begin; row < row_end; ++row) {
       float* const x = work.stream + row * row_;
-      for (int64_t part = 0; part < parts; ++part) add(partial(part) + row * row_, x, C);
-      if (bias != nullptr) add(bias, x, C);
+      for (int64_t part = 0; part < parts; ++part) cloned<add_row>(partial(part) + row * row_, x, C);
+      if (bias != nullptr) cloned<add_row>(bias, x, C);
     }
     ++turn;
   };
@@ -234,7 +234,7 @@ void Decoder::run(int member, int members, std::span<const Row> all, int64_t wan
   }
   if (wanted == 0) return;
   for (int64_t row = std::max(row_begin, rows - wanted); row < row_end; ++row)
-    normalise(work.stream + row * row_, ln_f_.weight, ln_f_.bias, work.normed + row * row_, C);
+    cloned<normalise>(work.stream + row * row_, ln_f_.weight, ln_f_.bias, work.normed + row * row_, C);
   meet(divided);
   const float* const x = work.normed + (rows - wanted) * row_;
   work.rows = wanted;
@@ -282,8 +282,8 @@ void Decoder::look_back(const Part& part, std::span<const Row> all, const Work& 
     for (int64_t h = 0; h < part.heads; ++h) {
       std::copy_n(work.qkv + row * work.qkv_row + h * D, D, work.query);
       const int64_t at = stream * stream_size + h * D;
-      attend_head<W>(work.query, {of<W>(part.keys) + at, of<W>(part.values) + at, part.row, t + 1}, D, scale,
-                     work.scores, work.mixed + row * work.mixed_row + h * D);
+      cloned<attend_head<W>>(work.query, {of<W>(part.keys) + at, of<W>(part.values) + at, part.row, t + 1}, D, scale,
+                             work.scores, work.mixed + row * work.mixed_row + h * D);
     }
   }
 }
@@ -292,7 +292,7 @@ void Decoder::think(const Part& part, const Work& work, float* out) const {
   multiply(work, work.normed, row_, part.fc, part.fc_bias, work.inner, work.inner_row);
   for (int64_t row = 0; row < work.rows; ++row) {
     float* const x = work.inner + row * work.inner_row;
-    config_.gelu == Gelu::erf ? gelu_erf(x, part.fc.outputs) : gelu_tanh(x, part.fc.outputs);
+    config_.gelu == Gelu::erf ? cloned<gelu_erf>(x, part.fc.outputs) : cloned<gelu_tanh>(x, part.fc.outputs);
   }
   multiply(work, work.inner, work.inner_row, part.mlp_projection, nullptr, out, row_);
 }

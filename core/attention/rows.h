@@ -54,10 +54,12 @@ struct Norm {
   T *shifts, *shares;  // of the block's first row on
 };
 
+namespace kernels {
+
 // Scores become weights: e^(s - top) over its sum, times the dropout factors if there are any; a row that sees nothing
 // gets zeros. What each row took off its scores and divided them by is kept in `norm`.
 template <class T>
-TRIL_CLONES void weights(T* scores, const Block& block, T* factors, const Norm<T>& norm) {
+TRIL_INLINE void weights(T* scores, const Block& block, T* factors, const Norm<T>& norm) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
   for (int64_t i = 0; i < block.count; ++i) {
     T* const row = scores + i * block.stride;
@@ -79,7 +81,7 @@ TRIL_CLONES void weights(T* scores, const Block& block, T* factors, const Norm<T
 // scores -> dropped weights P', and dP' -> dS = P (dP - delta), where P is made again from the norm, and delta is the
 // sum over the head of dO O. Rows of o and d_o are `row` apart. What is hidden becomes 0 last, whatever it was.
 template <class T>
-TRIL_CLONES void gradients(T* scores, T* dweights, const Block& block, T* factors, const Norm<T>& norm, const T* o,
+TRIL_INLINE void gradients(T* scores, T* dweights, const Block& block, T* factors, const Norm<T>& norm, const T* o,
                            const T* d_o, int64_t row_o, int64_t head) {
   for (int64_t i = 0; i < block.count; ++i) {
     T *const s = scores + i * block.stride, *const d = dweights + i * block.stride;
@@ -107,7 +109,7 @@ TRIL_CLONES void gradients(T* scores, T* dweights, const Block& block, T* factor
 // Whether all of x (count, head), its rows `stride` apart, is finite: infinity and NaN alone have every bit of the
 // exponent set, so that one more carries into the sign's place. Which bits did is gathered in lanes down the rows.
 template <class S>
-TRIL_CLONES bool all_finite(const S* x, int64_t stride, int64_t count, int64_t head) {
+TRIL_INLINE bool all_finite(const S* x, int64_t stride, int64_t count, int64_t head) {
   using Bits = std::conditional_t<sizeof(S) == 8, uint64_t, std::conditional_t<sizeof(S) == 4, uint32_t, uint16_t>>;
   constexpr int64_t kLanes = rows::kLanes<Bits>;
   const Bits exponent = std::bit_cast<Bits>(S(std::numeric_limits<Compute<S>>::infinity()));
@@ -125,6 +127,33 @@ TRIL_CLONES bool all_finite(const S* x, int64_t stride, int64_t count, int64_t h
   return (last & static_cast<Bits>(exponent + lowest)) == 0;
 }
 
+// x (rows, head), widened, without the gaps between its rows, which would make them compete for the same cache lines.
+template <class S, class T>
+TRIL_INLINE void pack(const S* x, int64_t stride, int64_t rows, int64_t head, T* packed) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t d = 0; d < head; ++d) packed[i * head + d] = static_cast<T>(x[i * stride + d]);
+}
+
+}  // namespace kernels
+
+template <class T>
+void weights(T* scores, const Block& block, T* factors, const Norm<T>& norm) {
+  cloned<kernels::weights<T>>(scores, block, factors, norm);
+}
+template <class T>
+void gradients(T* scores, T* dweights, const Block& block, T* factors, const Norm<T>& norm, const T* o, const T* d_o,
+               int64_t row_o, int64_t head) {
+  cloned<kernels::gradients<T>>(scores, dweights, block, factors, norm, o, d_o, row_o, head);
+}
+template <class S>
+[[nodiscard]] bool all_finite(const S* x, int64_t stride, int64_t rows, int64_t head) {
+  return cloned<kernels::all_finite<S>>(x, stride, rows, head);
+}
+template <class S, class T>
+void pack(const S* x, int64_t stride, int64_t rows, int64_t head, T* packed) {
+  cloned<kernels::pack<S, T>>(x, stride, rows, head, packed);
+}
+
 // x (rows, head), its rows `stride` apart, as panels of kPanel rows, each transposed: (head, kPanel). The last one is
 // filled with zeros.
 template <class T>
@@ -136,13 +165,6 @@ void transpose_panels(const T* x, int64_t stride, int64_t rows, int64_t head, T*
     for (int64_t d = 0; count < kPanel && d < head; ++d)
       std::fill(panel + d * kPanel + count, panel + (d + 1) * kPanel, T{0});
   }
-}
-
-// x (rows, head), widened, without the gaps between its rows, which would make them compete for the same cache lines.
-template <class S, class T>
-TRIL_CLONES void pack(const S* x, int64_t stride, int64_t rows, int64_t head, T* packed) {
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t d = 0; d < head; ++d) packed[i * head + d] = static_cast<T>(x[i * stride + d]);
 }
 
 }  // namespace tril::attention_rows

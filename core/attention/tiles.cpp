@@ -50,7 +50,7 @@ void multiply(const Panels& a, const bf16* b, int64_t count, int64_t rows, int64
     }
 }
 
-TRIL_CLONES void scale_rows(float* x, int64_t stride, int64_t rows, int64_t columns, float factor) {
+TRIL_INLINE void scale_rows(float* x, int64_t stride, int64_t rows, int64_t columns, float factor) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) x[i * stride + j] *= factor;
 }
@@ -110,7 +110,7 @@ void AttentionTiles::multiply_by(const bf16* panels, const bf16* x, int64_t row,
 void AttentionTiles::by_keys(const bf16* x, int64_t row, int64_t count, int64_t columns, float factor, float* sums,
                              int64_t stride) {
   multiply_by(keys_along_, x, row, count, columns, sums, stride);
-  scale_rows(sums, stride, count, columns, factor);
+  cloned<scale_rows>(sums, stride, count, columns, factor);
 }
 
 void AttentionTiles::by_values(const bf16* x, int64_t row, int64_t count, int64_t columns, float* sums,

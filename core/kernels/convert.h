@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "core/base/dtype.h"
@@ -14,13 +15,30 @@ namespace tril {
 
 namespace convert_rows {
 
+// As the instruction below does, and as all that computes here: denormals count as 0.
+TRIL_INLINE bf16 rounded(float x) {
+  const auto word = std::bit_cast<uint32_t>(x);
+  const bool counts = (word & 0x7f800000u) != 0;
+  return bf16(std::bit_cast<float>(counts ? word : word & 0x80000000u));
+}
+
 template <class From, class To>
-TRIL_CLONES void plainly(const From* from, To* to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+TRIL_INLINE void plainly(const From* from, To* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bf16>)
+      to[i] = rounded(from[i]);
+    else
+      to[i] = static_cast<To>(from[i]);
+}
+
+template <class From, class To>
+TRIL_INLINE void plainly_and_add(const From* from, To* to, int64_t count) {
+  using T = Compute<To>;
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<T>(to[i]) + static_cast<T>(from[i]));
 }
 
 #if defined(__x86_64__)
-// By the instruction for it, which takes denormals for 0, as all that computes here does.
+// By the instruction for it.
 TRIL_BF16 inline void round(const float* from, bf16* to, int64_t count) {
   int64_t i = 0;
   for (; i + 32 <= count; i += 32)
@@ -39,15 +57,14 @@ template <class From, class To>
 void convert(const From* from, To* to, int64_t count) {
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bf16>)
-    if (avx512::has_bf16()) return convert_rows::round(from, to, count);
+    if (cpu_has(CpuLevel::avx512_bf16)) return convert_rows::round(from, to, count);
 #endif
-  convert_rows::plainly(from, to, count);
+  cloned<convert_rows::plainly<From, To>>(from, to, count);
 }
 
 template <class From, class To>
-TRIL_CLONES void convert_and_add(const From* from, To* to, int64_t count) {
-  using T = Compute<To>;
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<T>(to[i]) + static_cast<T>(from[i]));
+void convert_and_add(const From* from, To* to, int64_t count) {
+  cloned<convert_rows::plainly_and_add<From, To>>(from, to, count);
 }
 
 // Results of what is computed element by element, y[i] = [y[i] +] the one that body(begin, end, out) puts into

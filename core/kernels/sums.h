@@ -11,7 +11,7 @@
 namespace tril {
 
 template <class S, class T>
-TRIL_CLONES void add_row(const S* row, T* sums, int64_t n) {
+TRIL_INLINE void add_row(const S* row, T* sums, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<T>(row[i]);
 }
 
@@ -42,7 +42,7 @@ void column_sums(Context& context, const S* x, int64_t rows, int64_t n, T* out, 
   for_row_chunks(context, rows, [&](int64_t begin, int64_t end, int64_t chunk, int) {
     T* const sums = partial + chunk * n;
     std::fill(sums, sums + n, T{0});
-    for (int64_t row = begin; row < end; ++row) add_row(x + row * n, sums, n);
+    for (int64_t row = begin; row < end; ++row) cloned<add_row<S, T>>(x + row * n, sums, n);
   });
   finish_sums(partial, kReductionChunks, n, out, accumulate);
 }

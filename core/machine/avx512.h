@@ -1,5 +1,7 @@
-// What code written for AVX-512 shares. Where the processor has it is asked once, by avx512::works().
+// What code written for AVX-512 shares. It runs on a Cpu of CpuLevel::avx512, that with TRIL_BF16 on avx512_bf16.
 #pragma once
+
+#include "core/machine/clones.h"
 
 #if defined(__x86_64__)
 #pragma GCC diagnostic push
@@ -10,25 +12,14 @@
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
-#define TRIL_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
 #define TRIL_AVX512_INLINE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma"), always_inline)) inline
 
 #define TRIL_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 
 namespace tril::avx512 {
 
-[[nodiscard]] inline bool works() {
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                          __builtin_cpu_supports("fma");
-  return has;
-}
-
-// Whether there are instructions for bf16, too.
-[[nodiscard]] inline bool has_bf16() {
-  static const bool has = works() && __builtin_cpu_supports("avx512bf16");
-  return has;
-}
+[[nodiscard]] inline bool works() { return cpu_has(CpuLevel::avx512); }
+[[nodiscard]] inline bool has_bf16() { return cpu_has(CpuLevel::avx512_bf16); }
 
 // Sixteen rows of sixteen numbers become columns.
 TRIL_AVX512_INLINE void transpose(__m512* rows) {

@@ -1,13 +1,13 @@
-// TRIL_CLONES compiles a function for AVX-512, for AVX2 and for the baseline, and picks one when the program loads. It
-// goes on serial loops over a range, never on a function with an OpenMP region. What such a function calls must be
-// inlined into it.
+// A kernel, which is a serial loop over a range, is compiled for AVX-512, for AVX2 and for the baseline, and each call
+// picks the one that the processor has (core/machine/cpu.h):
+//   TRIL_INLINE void add(const float* x, float* y, int64_t n) { for (…) y[i] += x[i]; }
+//   …
+//   cloned<add>(x, y, n);
+// The kernel, and all that it calls, is TRIL_INLINE: what is no part of the clone is compiled for the baseline. Never a
+// function with a parallel region. Kernels of kernels are called plainly.
 #pragma once
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(TRIL_SANITIZE)
-#define TRIL_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define TRIL_CLONES
-#endif
+#include "core/machine/cpu.h"
 
 #define TRIL_INLINE [[gnu::always_inline]] inline
 
@@ -17,3 +17,35 @@
 #else
 #define TRIL_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+
+#if defined(__x86_64__)
+#define TRIL_AVX2 __attribute__((target("avx2,fma")))
+#define TRIL_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
+#endif
+
+namespace tril {
+
+template <auto kKernel>
+struct Clones;
+
+template <class Result, class... Args, Result (*kKernel)(Args...)>
+struct Clones<kKernel> {
+#if defined(__x86_64__) && !defined(TRIL_SANITIZE)
+  TRIL_AVX512 static Result avx512(Args... args) { return kKernel(static_cast<Args&&>(args)...); }
+  TRIL_AVX2 static Result avx2(Args... args) { return kKernel(static_cast<Args&&>(args)...); }
+#endif
+  static Result baseline(Args... args) { return kKernel(static_cast<Args&&>(args)...); }
+
+  Result operator()(Args... args) const {
+#if defined(__x86_64__) && !defined(TRIL_SANITIZE)
+    if (cpu_has(CpuLevel::avx512)) return avx512(static_cast<Args&&>(args)...);
+    if (cpu_has(CpuLevel::avx2)) return avx2(static_cast<Args&&>(args)...);
+#endif
+    return baseline(static_cast<Args&&>(args)...);
+  }
+};
+
+template <auto kKernel>
+inline constexpr Clones<kKernel> cloned;
+
+}  // namespace tril

@@ -1,8 +1,10 @@
-// The processor's matrix unit (Intel's AMX with bf16): whether this process may use it, and its tiles made ready for
-// the calling thread. Eight tiles, each 16 rows of 64 bytes.
+// The processor's matrix unit (Intel's AMX with bf16), on a Cpu of CpuLevel::amx: its tiles made ready for the calling
+// thread. Eight tiles, each 16 rows of 64 bytes.
 #pragma once
 
 #include <cstdint>
+
+#include "core/machine/cpu.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include "core/machine/avx512.h"
@@ -14,8 +16,7 @@
 
 namespace tril {
 
-// The system lends the unit's registers only to processes that ask; the first call asks.
-[[nodiscard]] bool matrix_unit_works();
+[[nodiscard]] inline bool matrix_unit_works() { return cpu_has(CpuLevel::amx); }
 
 // While it lives, this thread may use the tiles. Tiles 0 to 5, which hold sums and left operands, have so many rows, up
 // to 16: fewer are faster to load and multiply.

@@ -1,5 +1,8 @@
 #include "core/machine/onednn.h"
 
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <dnnl.hpp>
 #include <utility>
 #include <vector>
@@ -33,7 +36,31 @@ unsigned effective_number() { return static_cast<unsigned>(dnnl::get_effective_c
 
 bool is_x86(const CompilerTarget& target) { return target.machine == "x86-64"; }
 
-bool uses(dnnl::cpu_isa wanted) { return is_x86(compiler_target()) && covers(effective_number(), wanted); }
+// The sets that the levels stand for; of others, oneDNN has the level of the richest that they cover.
+struct LevelIsa {
+  CpuLevel level;
+  dnnl::cpu_isa isa;
+};
+constexpr LevelIsa kLevels[] = {{CpuLevel::amx, dnnl::cpu_isa::avx512_core_amx},
+                                {CpuLevel::avx512_bf16, dnnl::cpu_isa::avx512_core_bf16},
+                                {CpuLevel::avx512, dnnl::cpu_isa::avx512_core},
+                                {CpuLevel::avx2, dnnl::cpu_isa::avx2},
+                                {CpuLevel::baseline, dnnl::cpu_isa::sse41}};
+
+// What oneDNN's own variable allows: setting it through the API would lift that. It takes either name, in any case.
+CpuLevel allowed_by_environment() {
+  const char* name = std::getenv("ONEDNN_MAX_CPU_ISA");
+  if (name == nullptr) name = std::getenv("DNNL_MAX_CPU_ISA");
+  if (name == nullptr) return CpuLevel::amx;
+  std::string asked(name);
+  std::transform(asked.begin(), asked.end(), asked.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::toupper(letter)); });
+  if (asked == "SSE41" || asked == "AVX") return CpuLevel::baseline;
+  if (asked.starts_with("AVX2")) return CpuLevel::avx2;
+  if (asked == "AVX512_CORE" || asked == "AVX512_CORE_VNNI") return CpuLevel::avx512;
+  if (asked == "AVX512_CORE_BF16" || asked == "AVX512_CORE_FP16") return CpuLevel::avx512_bf16;
+  return CpuLevel::amx;
+}
 
 struct NamedIsa {
   dnnl::cpu_isa isa;
@@ -57,6 +84,8 @@ constexpr NamedIsa kIsas[] = {{dnnl::cpu_isa::avx512_core_amx, "AVX-512 AMX"},
 void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
                   int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
   const AloneScope alone;
+  // There oneDNN never heeds NaN in A and B, and 2.6 without AVX2 reads C although beta is 0.
+  if (alpha == 0.0f) return multiply_plainly(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   const dnnl_status_t status =
       dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   // It asks the system for memory and may get none.
@@ -69,6 +98,7 @@ void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
 void onednn_prepare() {
   constexpr int64_t kNeeded = int64_t{32} << 20, kSide = 64;
   static const bool ready = [] {
+    (void)cpu();  // which may lower it
     { const MemoryBlock enough(kNeeded); }
     const std::vector<float> a(kSide * kSide, 1.0f);
     std::vector<float> c(kSide * kSide);
@@ -85,8 +115,17 @@ std::string onednn_version() {
   return cat(version->major, ".", version->minor, ".", version->patch);
 }
 
-bool onednn_uses_amx() { return uses(dnnl::cpu_isa::avx512_core_amx); }
-bool onednn_uses_avx512_bf16() { return uses(dnnl::cpu_isa::avx512_core_bf16); }
+CpuLevel onednn_level(CpuLevel most, bool lower) {
+  if (!is_x86(compiler_target())) return most;
+  // Refused where oneDNN has multiplied before: then its products alone go on with what it has chosen.
+  if (lower && most < allowed_by_environment())
+    for (const auto& [level, isa] : kLevels)
+      if (level == most) (void)dnnl::set_max_cpu_isa(isa);
+  const unsigned number = effective_number();
+  for (const auto& [level, isa] : kLevels)
+    if (level <= most && covers(number, isa)) return level;
+  return CpuLevel::baseline;
+}
 
 CompilerTarget compiler_target() {
 #if defined(__x86_64__)
@@ -117,6 +156,9 @@ std::string isa_name(const CompilerTarget& target, unsigned onednn_number) {
   return "baseline";
 }
 
-std::string cpu_isa() { return isa_name(compiler_target(), effective_number()); }
+std::string cpu_isa() {
+  (void)cpu();  // which may lower it
+  return isa_name(compiler_target(), effective_number());
+}
 
 }  // namespace tril

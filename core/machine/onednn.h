@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/machine/cpu.h"
+
 namespace tril {
 
 // One f32 product on the calling thread alone: C (m, n) = alpha · A · B + beta · C, row-major; rows in memory are lda,
@@ -31,7 +33,8 @@ struct CompilerTarget {
 // and what the compiler was told is the truth: "aarch64 (NEON)".
 [[nodiscard]] std::string isa_name(const CompilerTarget& target, unsigned onednn_number);
 
-[[nodiscard]] bool onednn_uses_amx();
-[[nodiscard]] bool onednn_uses_avx512_bf16();
+// For core/machine/cpu.cpp. The level that oneDNN's products use, up to `most`. With `lower`, oneDNN itself is held to
+// `most` first, unless its own variable, ONEDNN_MAX_CPU_ISA, asks for less still.
+[[nodiscard]] CpuLevel onednn_level(CpuLevel most, bool lower);
 
 }  // namespace tril

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/kernels/convert.h"
-#include "core/machine/onednn.h"
 #include "core/machine/parallel.h"
 #include "core/matmul/bf16_tiles.h"
 
@@ -271,8 +270,8 @@ void run(Bf16Unit unit, Context& context, const MatmulShape& shape, const bf16* 
 }  // namespace
 
 Bf16Unit bf16_unit() {
-  static const bool has_instruction = avx512::has_bf16() && onednn_uses_avx512_bf16();
-  return matrix_unit_works() ? Bf16Unit::tiles : has_instruction ? Bf16Unit::avx512 : Bf16Unit::none;
+  if (cpu_has(CpuLevel::amx)) return Bf16Unit::tiles;
+  return cpu_has(CpuLevel::avx512_bf16) ? Bf16Unit::avx512 : Bf16Unit::none;
 }
 
 #else

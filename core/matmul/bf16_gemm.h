@@ -11,7 +11,7 @@ namespace tril {
 
 enum class Bf16Unit : uint8_t { none, avx512, tiles };
 
-// What multiplies bf16 here. ONEDNN_MAX_CPU_ISA can ask for less than there is.
+// What multiplies bf16 at this Cpu's level.
 [[nodiscard]] Bf16Unit bf16_unit();
 
 // As matmul in core/matmul/gemm.h, with an inner size above 0, by nothing more than the machine has. The same bits at

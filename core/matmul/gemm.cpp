@@ -11,32 +11,32 @@
 namespace tril {
 namespace {
 
-// One row of C: c (n) += alpha · a (k) · B (k, n), rows of B ldb apart. The order of the sums is fixed.
-TRIL_CLONES void add_row(const double* a, int64_t step_a, const double* b, int64_t ldb, double* c, int64_t n, int64_t k,
-                         double alpha) {
+// One row of C: c (n) += a (k) · B (k, n), rows of B ldb apart. The order of the sums is fixed.
+TRIL_INLINE void add_row(const double* a, int64_t step_a, const double* b, int64_t ldb, double* c, int64_t n,
+                         int64_t k) {
   for (int64_t i = 0; i < k; ++i) {
-    const double factor = alpha * a[i * step_a];
+    const double factor = a[i * step_a];
     const double* const row = b + i * ldb;
     for (int64_t j = 0; j < n; ++j) c[j] += factor * row[j];
   }
 }
 
 // The same for a B that lies transposed, as (n, k).
-TRIL_CLONES void add_row_dot(const double* a, int64_t step_a, const double* b, int64_t ldb, double* c, int64_t n,
-                             int64_t k, double alpha) {
+TRIL_INLINE void add_row_dot(const double* a, int64_t step_a, const double* b, int64_t ldb, double* c, int64_t n,
+                             int64_t k) {
   for (int64_t j = 0; j < n; ++j) {
     double sum = 0;
     const double* const row = b + j * ldb;
     for (int64_t i = 0; i < k; ++i) sum += a[i * step_a] * row[i];
-    c[j] += alpha * sum;
+    c[j] += sum;
   }
 }
 
-void add_product_row(bool transpose_a, bool transpose_b, int64_t row, int64_t n, int64_t k, double alpha,
-                     const double* a, int64_t lda, const double* b, int64_t ldb, double* c) {
+void add_product_row(bool transpose_a, bool transpose_b, int64_t row, int64_t n, int64_t k, const double* a,
+                     int64_t lda, const double* b, int64_t ldb, double* c) {
   const double* const first = transpose_a ? a + row : a + row * lda;
   const int64_t step = transpose_a ? lda : 1;
-  transpose_b ? add_row_dot(first, step, b, ldb, c, n, k, alpha) : add_row(first, step, b, ldb, c, n, k, alpha);
+  transpose_b ? cloned<add_row_dot>(first, step, b, ldb, c, n, k) : cloned<add_row>(first, step, b, ldb, c, n, k);
 }
 
 template <class T, class Sum>
@@ -145,7 +145,7 @@ void matmul(Context& context, const MatmulShape& shape, const double* a, const d
       const int64_t i = row / shape.m, r = row % shape.m;
       double* const out = c + i * shape.stride_c + r * shape.ldc;
       for (int64_t j = 0; j < shape.n; ++j) out[j] = (bias ? bias[j] : 0.0) + (shape.accumulate ? out[j] : 0.0);
-      add_product_row(shape.transpose_a, shape.transpose_b, r, shape.n, shape.k, 1.0, a + i * shape.stride_a, shape.lda,
+      add_product_row(shape.transpose_a, shape.transpose_b, r, shape.n, shape.k, a + i * shape.stride_a, shape.lda,
                       b + i * shape.stride_b, shape.ldb, out);
     }
   });

@@ -74,13 +74,13 @@ TRIL_AVX512 void transpose_avx512(const float* x, int64_t row_x, int64_t rows, i
 #endif
 
 template <class T>
-TRIL_CLONES void transpose_plainly(const T* x, int64_t row_x, int64_t rows, int64_t columns, T* out, int64_t row_out) {
+TRIL_INLINE void transpose_plainly(const T* x, int64_t row_x, int64_t rows, int64_t columns, T* out, int64_t row_out) {
   for (int64_t j = 0; j < columns; ++j)
     for (int64_t i = 0; i < rows; ++i) out[j * row_out + i] = x[i * row_x + j];
 }
 
 // c (n) += alpha · a (k) · B (k, n).
-TRIL_CLONES void add_row(const double* a, int64_t step_a, const double* b, int64_t ldb, double* c, int64_t n, int64_t k,
+TRIL_INLINE void add_row(const double* a, int64_t step_a, const double* b, int64_t ldb, double* c, int64_t n, int64_t k,
                          double alpha) {
   for (int64_t i = 0; i < k; ++i) {
     const double factor = alpha * a[i * step_a];
@@ -93,7 +93,7 @@ TRIL_CLONES void add_row(const double* a, int64_t step_a, const double* b, int64
 void tile_matmul(bool transpose_a, int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
                  const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
 #if defined(__x86_64__)
-  if (avx512::works() && n % kLanes == 0)
+  if (cpu_has(CpuLevel::avx512) && n % kLanes == 0)
     return product_avx512(transpose_a, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 #endif
   onednn_sgemm(transpose_a, false, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -104,20 +104,20 @@ void tile_matmul(bool transpose_a, int64_t m, int64_t n, int64_t k, double alpha
   for (int64_t row = 0; row < m; ++row) {
     double* const out = c + row * ldc;
     for (int64_t j = 0; j < n; ++j) out[j] = beta == 0.0 ? 0.0 : beta * out[j];
-    add_row(transpose_a ? a + row : a + row * lda, transpose_a ? lda : 1, b, ldb, out, n, k, alpha);
+    cloned<add_row>(transpose_a ? a + row : a + row * lda, transpose_a ? lda : 1, b, ldb, out, n, k, alpha);
   }
 }
 
 void tile_transpose(const float* x, int64_t row_x, int64_t rows, int64_t columns, float* out, int64_t row_out) {
 #if defined(__x86_64__)
-  if (avx512::works() && rows % kLanes == 0 && columns % kLanes == 0)
+  if (cpu_has(CpuLevel::avx512) && rows % kLanes == 0 && columns % kLanes == 0)
     return transpose_avx512(x, row_x, rows, columns, out, row_out);
 #endif
-  transpose_plainly(x, row_x, rows, columns, out, row_out);
+  cloned<transpose_plainly<float>>(x, row_x, rows, columns, out, row_out);
 }
 
 void tile_transpose(const double* x, int64_t row_x, int64_t rows, int64_t columns, double* out, int64_t row_out) {
-  transpose_plainly(x, row_x, rows, columns, out, row_out);
+  cloned<transpose_plainly<double>>(x, row_x, rows, columns, out, row_out);
 }
 
 }  // namespace tril

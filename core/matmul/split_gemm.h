@@ -9,7 +9,7 @@
 
 namespace tril {
 
-// Whether this machine can do it. Not where ONEDNN_MAX_CPU_ISA asks for less than AMX.
+// Whether the Cpu can do it: on CpuLevel::amx.
 [[nodiscard]] bool split_gemm_works();
 
 // Whether it works and is faster than oneDNN: products too small to hide the cutting are not.

@@ -20,7 +20,7 @@ struct SampleRows {  // which rows of which samples, for the masks
 };
 
 template <class T, class Y, class Out>
-TRIL_CLONES void forward_rows(const T* x, const Y* y, const T* weight, const T* bias, T epsilon, T* sum, Out* normed,
+TRIL_INLINE void forward_rows(const T* x, const Y* y, const T* weight, const T* bias, T epsilon, T* sum, Out* normed,
                               T* means, T* scales, int64_t n, const DropoutMask& mask, const SampleRows& rows, T* wide,
                               T* factors) {
   for (int64_t r = rows.begin; r < rows.end; ++r) {
@@ -60,7 +60,7 @@ struct BackwardRows {
 };
 
 template <class T, class Y, class Out>
-TRIL_CLONES void backward_rows(const BackwardRows<T, Y, Out>& p, int64_t n, const DropoutMask& mask,
+TRIL_INLINE void backward_rows(const BackwardRows<T, Y, Out>& p, int64_t n, const DropoutMask& mask,
                                const SampleRows& rows, T* wide, T* gradient, T* factors) {
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const T* const dsum = p.dsum == nullptr ? nullptr : p.dsum + r * n;
@@ -107,20 +107,20 @@ struct AddLayerNormOp {
     const Shape& shape = op.in(0).shape;
     const int64_t n = shape[-1];
     const DropoutMask mask(op.key(), attrs.dropout);
-    dispatch_types(op.name(), op.out(0).dtype, op.in(1).dtype, op.out(1).dtype,
-                   [&](auto type, auto branch, auto normed) {
-                     using T = decltype(type);
-                     const T* const bias = op.count() == 4 ? op.in(3).ptr<T>() : nullptr;
-                     parallel_for(op.threads(), shape.rows(), std::max<int64_t>(1, kElementGrain / n),
-                                  [&](int64_t begin, int64_t end, int thread) {
-                                    Scratch scratch(op.context().scratch(thread));
-                                    forward_rows(op.in(0).ptr<T>(), op.in(1).ptr<decltype(branch)>(), op.in(2).ptr<T>(),
-                                                 bias, static_cast<T>(attrs.epsilon), op.out(0).ptr<T>(),
-                                                 op.out(1).ptr<decltype(normed)>(), op.saved(0).ptr<T>(),
-                                                 op.saved(1).ptr<T>(), n, mask, rows_of(op, shape, begin, end),
-                                                 scratch.get<T>(n), scratch.get<T>(n + 2 * kRandomBlock));
-                                  });
-                   });
+    dispatch_types(
+        op.name(), op.out(0).dtype, op.in(1).dtype, op.out(1).dtype, [&](auto type, auto branch, auto normed) {
+          using T = decltype(type);
+          const T* const bias = op.count() == 4 ? op.in(3).ptr<T>() : nullptr;
+          parallel_for(op.threads(), shape.rows(), std::max<int64_t>(1, kElementGrain / n),
+                       [&](int64_t begin, int64_t end, int thread) {
+                         Scratch scratch(op.context().scratch(thread));
+                         cloned<forward_rows<T, decltype(branch), decltype(normed)>>(
+                             op.in(0).ptr<T>(), op.in(1).ptr<decltype(branch)>(), op.in(2).ptr<T>(), bias,
+                             static_cast<T>(attrs.epsilon), op.out(0).ptr<T>(), op.out(1).ptr<decltype(normed)>(),
+                             op.saved(0).ptr<T>(), op.saved(1).ptr<T>(), n, mask, rows_of(op, shape, begin, end),
+                             scratch.get<T>(n), scratch.get<T>(n + 2 * kRandomBlock));
+                       });
+        });
   }
 
   static void backward(const Backward& op, const Attrs& attrs) {
@@ -135,20 +135,20 @@ struct AddLayerNormOp {
           const norm_rows::WeightSums<T> sums(op, 2, n);
           for_row_chunks(op.context(), shape.rows(), [&](int64_t begin, int64_t end, int64_t chunk, int thread) {
             Scratch scratch(op.context().scratch(thread));
-            backward_rows<T, Y, Out>({.sum = op.out(0).ptr<T>(),
-                                      .means = op.saved(0).ptr<T>(),
-                                      .scales = op.saved(1).ptr<T>(),
-                                      .weight = op.in(2).ptr<T>(),
-                                      .dsum = op.dout(0).data == nullptr ? nullptr : op.dout(0).ptr<T>(),
-                                      .dnormed = op.dout(1).data == nullptr ? nullptr : op.dout(1).ptr<Out>(),
-                                      .dx = op.din(0).ptr<T>(),
-                                      .dy = op.din(1).ptr<Y>(),
-                                      .dweight = sums.weight(chunk),
-                                      .dbias = sums.bias(chunk),
-                                      .accumulate_x = op.din(0).accumulate,
-                                      .accumulate_y = op.din(1).accumulate},
-                                     n, mask, rows_of(op, shape, begin, end), scratch.get<T>(n), scratch.get<T>(n),
-                                     scratch.get<T>(n + 2 * kRandomBlock));
+            const BackwardRows<T, Y, Out> all{.sum = op.out(0).ptr<T>(),
+                                              .means = op.saved(0).ptr<T>(),
+                                              .scales = op.saved(1).ptr<T>(),
+                                              .weight = op.in(2).ptr<T>(),
+                                              .dsum = op.dout(0).data == nullptr ? nullptr : op.dout(0).ptr<T>(),
+                                              .dnormed = op.dout(1).data == nullptr ? nullptr : op.dout(1).ptr<Out>(),
+                                              .dx = op.din(0).ptr<T>(),
+                                              .dy = op.din(1).ptr<Y>(),
+                                              .dweight = sums.weight(chunk),
+                                              .dbias = sums.bias(chunk),
+                                              .accumulate_x = op.din(0).accumulate,
+                                              .accumulate_y = op.din(1).accumulate};
+            cloned<backward_rows<T, Y, Out>>(all, n, mask, rows_of(op, shape, begin, end), scratch.get<T>(n),
+                                             scratch.get<T>(n), scratch.get<T>(n + 2 * kRandomBlock));
           });
           sums.finish();
         });

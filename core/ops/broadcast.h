@@ -80,7 +80,7 @@ struct BroadcastPlan {
 namespace broadcast {
 
 template <class F, class T>
-TRIL_CLONES void values(const T* a, int64_t step_a, const T* b, int64_t step_b, T* y, int64_t n) {
+TRIL_INLINE void values(const T* a, int64_t step_a, const T* b, int64_t step_b, T* y, int64_t n) {
   if (step_a == 0) {
     for (int64_t i = 0; i < n; ++i) y[i] = F::value(*a, b[i * step_b]);
   } else if (step_b == 0) {
@@ -92,7 +92,7 @@ TRIL_CLONES void values(const T* a, int64_t step_a, const T* b, int64_t step_b, 
 
 // The gradient of the first operand (or the second, where by_b), into a row of its own.
 template <class F, class T>
-TRIL_CLONES void gradients(const T* a, int64_t step_a, const T* b, int64_t step_b, const T* dy, T* row, int64_t n,
+TRIL_INLINE void gradients(const T* a, int64_t step_a, const T* b, int64_t step_b, const T* dy, T* row, int64_t n,
                            bool by_b) {
   if (by_b) {
     for (int64_t i = 0; i < n; ++i) row[i] = F::gradient_b(dy[i], a[i * step_a], b[i * step_b]);
@@ -102,7 +102,7 @@ TRIL_CLONES void gradients(const T* a, int64_t step_a, const T* b, int64_t step_
 }
 
 template <class T>
-TRIL_CLONES void store(const T* row, T* out, int64_t n, bool accumulate) {
+TRIL_INLINE void store(const T* row, T* out, int64_t n, bool accumulate) {
   if (accumulate) {
     for (int64_t i = 0; i < n; ++i) out[i] += row[i];
   } else {
@@ -111,7 +111,7 @@ TRIL_CLONES void store(const T* row, T* out, int64_t n, bool accumulate) {
 }
 
 template <class T>
-TRIL_CLONES void add_to_sums(const T* row, double* sums, int64_t n) {
+TRIL_INLINE void add_to_sums(const T* row, double* sums, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<double>(row[i]);
 }
 
@@ -148,7 +148,7 @@ struct BroadcastOp {
       T* const y = op.out(0).ptr<T>();
       parallel_for(op.threads(), op.out(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
         plan.for_rows(begin, end, [&](int64_t at_a, int64_t at_b, int64_t at, int64_t n) {
-          broadcast::values<F, T>(a + at_a, plan.step_a(), b + at_b, plan.step_b(), y + at, n);
+          cloned<broadcast::values<F, T>>(a + at_a, plan.step_a(), b + at_b, plan.step_b(), y + at, n);
         });
       });
     });
@@ -182,10 +182,10 @@ struct BroadcastOp {
         const int64_t part = std::min(kTile, n - j);
         const int64_t first_a = at_a + j * plan.step_a(), first_b = at_b + j * plan.step_b();
         if constexpr (F::kReadsOperands) {
-          broadcast::gradients<F, T>(a + first_a, plan.step_a(), b + first_b, plan.step_b(), dy + at + j, row, part,
-                                     operand == 1);
+          cloned<broadcast::gradients<F, T>>(a + first_a, plan.step_a(), b + first_b, plan.step_b(), dy + at + j, row,
+                                             part, operand == 1);
         } else {
-          broadcast::gradients<F, T>(dy, 0, dy, 0, dy + at + j, row, part, operand == 1);
+          cloned<broadcast::gradients<F, T>>(dy, 0, dy, 0, dy + at + j, row, part, operand == 1);
         }
         body(row, operand == 0 ? first_a : first_b, part);
       }
@@ -197,7 +197,7 @@ struct BroadcastOp {
     T* const dx = op.din(operand).ptr<T>();
     parallel_for(op.threads(), op.dout(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
       for_gradients<T>(op, plan, operand, begin, end, [&](const T* row, int64_t at, int64_t n) {
-        broadcast::store(row, dx + at, n, op.din(operand).accumulate);
+        cloned<broadcast::store<T>>(row, dx + at, n, op.din(operand).accumulate);
       });
     });
   }
@@ -215,7 +215,7 @@ struct BroadcastOp {
       for (int64_t r = 0; r < outer; ++r)
         for_gradients<T>(op, plan, operand, r * plan.row() + begin, r * plan.row() + end,
                          [&](const T* row, int64_t at, int64_t n) {
-                           if (step != 0) return broadcast::add_to_sums(row, sums + at, n);
+                           if (step != 0) return cloned<broadcast::add_to_sums<T>>(row, sums + at, n);
                            for (int64_t i = 0; i < n; ++i) sums[at] += static_cast<double>(row[i]);
                          });
     });

@@ -16,15 +16,15 @@ struct AxisView {
 template <class T>
 void copy_from_axis(const T* whole, const AxisView& view, int64_t begin, int64_t n, T* part, bool accumulate) {
   for (int64_t i = 0; i < view.outer; ++i)
-    broadcast::store(whole + (i * view.extent + begin) * view.inner, part + i * n * view.inner, n * view.inner,
-                     accumulate);
+    cloned<broadcast::store<T>>(whole + (i * view.extent + begin) * view.inner, part + i * n * view.inner,
+                                n * view.inner, accumulate);
 }
 
 template <class T>
 void copy_to_axis(const T* part, const AxisView& view, int64_t begin, int64_t n, T* whole, bool accumulate) {
   for (int64_t i = 0; i < view.outer; ++i)
-    broadcast::store(part + i * n * view.inner, whole + (i * view.extent + begin) * view.inner, n * view.inner,
-                     accumulate);
+    cloned<broadcast::store<T>>(part + i * n * view.inner, whole + (i * view.extent + begin) * view.inner,
+                                n * view.inner, accumulate);
 }
 
 }  // namespace tril

@@ -16,7 +16,7 @@ struct Row {
 };
 
 template <class S, class T>
-TRIL_CLONES Row<T> softmax_of(const S* x, T* wide, T* work, int64_t n) {
+TRIL_INLINE Row<T> softmax_of(const S* x, T* wide, T* work, int64_t n) {
   const T* const row = widened(x, wide, n);
   const T shift = shift_of(rows::max(row, n));
   return {shift, exp_row(row, work, n, shift)};
@@ -24,7 +24,7 @@ TRIL_CLONES Row<T> softmax_of(const S* x, T* wide, T* work, int64_t n) {
 
 // (softmax - one-hot) times the factor. In bf16 the target's place is made first in full precision.
 template <class S, class T>
-TRIL_CLONES void gradient_row(const S* x, int32_t target, Row<T> row, T factor, S* dx, int64_t n, bool accumulate) {
+TRIL_INLINE void gradient_row(const S* x, int32_t target, Row<T> row, T factor, S* dx, int64_t n, bool accumulate) {
   const T before = accumulate ? static_cast<T>(dx[target]) : T{0}, share = factor / row.total;
   const T at_target = before + (share * math::exp_of_difference(static_cast<T>(x[target]) - row.shift) - factor);
   if (accumulate) {
@@ -78,7 +78,7 @@ struct CrossEntropy {
         T *const work = scratch.get<T>(classes), *const wide = scratch.get<T>(classes);
         for (int64_t r = begin; r < end; ++r) {
           const S* const row = x + r * classes;
-          const auto [shift, total] = softmax_of(row, wide, work, classes);
+          const auto [shift, total] = cloned<softmax_of<S, T>>(row, wide, work, classes);
           shifts[r] = shift;
           totals[r] = total;
           if (target[r] != attrs.ignore_index)
@@ -102,17 +102,18 @@ struct CrossEntropy {
       S* const dx = op.din(0).ptr<S>();
       const bool accumulate = op.din(0).accumulate;
       const T factor = static_cast<T>(static_cast<double>(*op.dout(0).ptr<T>()) * weight(attrs, target, rows));
-      parallel_for(
-          op.threads(), rows, std::max<int64_t>(1, kElementGrain / classes), [&](int64_t begin, int64_t end, int) {
-            for (int64_t r = begin; r < end; ++r) {
-              S* const row = dx + r * classes;
-              if (target[r] == attrs.ignore_index) {
-                if (!accumulate) std::fill(row, row + classes, S(0));
-                continue;
-              }
-              gradient_row(x + r * classes, target[r], Row<T>{shifts[r], totals[r]}, factor, row, classes, accumulate);
-            }
-          });
+      parallel_for(op.threads(), rows, std::max<int64_t>(1, kElementGrain / classes),
+                   [&](int64_t begin, int64_t end, int) {
+                     for (int64_t r = begin; r < end; ++r) {
+                       S* const row = dx + r * classes;
+                       if (target[r] == attrs.ignore_index) {
+                         if (!accumulate) std::fill(row, row + classes, S(0));
+                         continue;
+                       }
+                       cloned<gradient_row<S, T>>(x + r * classes, target[r], Row<T>{shifts[r], totals[r]}, factor, row,
+                                                  classes, accumulate);
+                     }
+                   });
     });
   }
 

@@ -7,7 +7,7 @@ namespace tril {
 namespace {
 
 template <class T>
-TRIL_CLONES void drop(const DropoutMask& mask, uint32_t sample, int64_t begin, int64_t n, const T* x, T* y,
+TRIL_INLINE void drop(const DropoutMask& mask, uint32_t sample, int64_t begin, int64_t n, const T* x, T* y,
                       bool accumulate) {
   for (int64_t at = 0; at < n; at += kRandomBlock) {
     T factors[kRandomBlock];
@@ -65,8 +65,8 @@ struct Dropout {
           const int64_t sample = at / blocks, block = at % blocks, count = std::min(blocks - block, end - at);
           const int64_t first = block * kRandomBlock, n = std::min(count * kRandomBlock, length - first),
                         offset = sample * length + first;
-          drop(mask, op.first_sample() + static_cast<uint32_t>(sample), first, n, from + offset, to + offset,
-               accumulate);
+          cloned<drop<T>>(mask, op.first_sample() + static_cast<uint32_t>(sample), first, n, from + offset, to + offset,
+                          accumulate);
           at += count;
         }
       });

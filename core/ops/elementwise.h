@@ -16,12 +16,12 @@ struct NoAttrs {};
 namespace elementwise {
 
 template <class F, class S>
-TRIL_CLONES void values(const S* x, Compute<S>* y, int64_t n, typename F::Attrs attrs) {
+TRIL_INLINE void values(const S* x, Compute<S>* y, int64_t n, typename F::Attrs attrs) {
   for (int64_t i = 0; i < n; ++i) y[i] = F::value(static_cast<Compute<S>>(x[i]), attrs);
 }
 
 template <class F, class S>
-TRIL_CLONES void gradients(const S* x_or_y, const S* dy, Compute<S>* dx, int64_t n, typename F::Attrs attrs) {
+TRIL_INLINE void gradients(const S* x_or_y, const S* dy, Compute<S>* dx, int64_t n, typename F::Attrs attrs) {
   using T = Compute<S>;
   for (int64_t i = 0; i < n; ++i) dx[i] = F::gradient(static_cast<T>(dy[i]), static_cast<T>(x_or_y[i]), attrs);
 }
@@ -48,7 +48,7 @@ struct ElementwiseOp {
       T* const y = op.out(0).ptr<T>();
       parallel_for(op.threads(), op.in(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
         fill(y + begin, end - begin, false, [&](int64_t from, int64_t to, Compute<T>* out) {
-          elementwise::values<F, T>(x + begin + from, out, to - from, attrs);
+          cloned<elementwise::values<F, T>>(x + begin + from, out, to - from, attrs);
         });
       });
     });
@@ -64,7 +64,7 @@ struct ElementwiseOp {
       T* const dx = op.din(0).ptr<T>();
       parallel_for(op.threads(), op.shape(0).count(), kElementGrain, [&](int64_t begin, int64_t end, int) {
         fill(dx + begin, end - begin, op.din(0).accumulate, [&](int64_t from, int64_t to, Compute<T>* out) {
-          elementwise::gradients<F, T>(read + begin + from, dy + begin + from, out, to - from, attrs);
+          cloned<elementwise::gradients<F, T>>(read + begin + from, dy + begin + from, out, to - from, attrs);
         });
       });
     });

@@ -53,7 +53,7 @@ struct Embedding {
         if (!op.din(1).accumulate)
           for (int64_t v = 0; v < vocabulary; ++v) std::fill(dw + v * width + begin, dw + v * width + end, T{0});
         for (int64_t i = 0; i < op.shape(0).count(); ++i)
-          add_row(dy + i * width + begin, dw + id[i] * width + begin, end - begin);
+          cloned<add_row<T, T>>(dy + i * width + begin, dw + id[i] * width + begin, end - begin);
       });
     });
   }

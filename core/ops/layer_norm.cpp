@@ -7,7 +7,7 @@ namespace tril {
 namespace {
 
 template <class T, class Out>
-TRIL_CLONES void forward_rows(const T* x, const T* weight, const T* bias, T epsilon, Out* y, T* means, T* scales,
+TRIL_INLINE void forward_rows(const T* x, const T* weight, const T* bias, T epsilon, Out* y, T* means, T* scales,
                               int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; ++r) {
     std::tie(means[r], scales[r]) = norm_rows::statistics(x + r * n, n, epsilon);
@@ -17,7 +17,7 @@ TRIL_CLONES void forward_rows(const T* x, const T* weight, const T* bias, T epsi
 
 // Writes dx, or adds to it. `wide` and `unwanted` hold a row each.
 template <class T, class Out>
-TRIL_CLONES void backward_rows(const T* x, const T* means, const T* scales, const T* weight, const Out* dy, T* dx,
+TRIL_INLINE void backward_rows(const T* x, const T* means, const T* scales, const T* weight, const Out* dy, T* dx,
                                bool accumulate, T* dweight, T* dbias, int64_t begin, int64_t end, int64_t n, T* wide,
                                T* unwanted) {
   for (int64_t r = begin; r < end; ++r) {
@@ -53,8 +53,8 @@ struct LayerNorm {
       auto* const y = op.out(0).ptr<decltype(stored)>();
       T *const means = op.saved(0).ptr<T>(), *const scales = op.saved(1).ptr<T>();
       parallel_for(op.threads(), count, std::max<int64_t>(1, kElementGrain / n), [&](int64_t begin, int64_t end, int) {
-        forward_rows(x + begin * n, weight, bias, static_cast<T>(attrs.epsilon), y + begin * n, means + begin,
-                     scales + begin, end - begin, n);
+        cloned<forward_rows<T, decltype(stored)>>(x + begin * n, weight, bias, static_cast<T>(attrs.epsilon),
+                                                  y + begin * n, means + begin, scales + begin, end - begin, n);
       });
     });
   }
@@ -67,9 +67,10 @@ struct LayerNorm {
       for_row_chunks(op.context(), count, [&](int64_t begin, int64_t end, int64_t chunk, int thread) {
         Scratch scratch(op.context().scratch(thread));
         T *const wide = scratch.get<T>(n), *const unwanted = scratch.get<T>(n);
-        backward_rows(op.in(0).ptr<T>(), op.saved(0).ptr<T>(), op.saved(1).ptr<T>(), op.in(1).ptr<T>(),
-                      op.dout(0).ptr<decltype(stored)>(), op.din(0).ptr<T>(), op.din(0).accumulate, sums.weight(chunk),
-                      sums.bias(chunk), begin, end, n, wide, unwanted);
+        cloned<backward_rows<T, decltype(stored)>>(op.in(0).ptr<T>(), op.saved(0).ptr<T>(), op.saved(1).ptr<T>(),
+                                                   op.in(1).ptr<T>(), op.dout(0).ptr<decltype(stored)>(),
+                                                   op.din(0).ptr<T>(), op.din(0).accumulate, sums.weight(chunk),
+                                                   sums.bias(chunk), begin, end, n, wide, unwanted);
       });
       sums.finish();
     });

@@ -5,7 +5,7 @@ namespace tril {
 namespace {
 
 template <class T>
-TRIL_CLONES void softmax_row(const T* x, T* y, int64_t n) {
+TRIL_INLINE void softmax_row(const T* x, T* y, int64_t n) {
   const T total = exp_row(x, y, n, shift_of(rows::max(x, n)));
   const T factor = total == T{0} ? T{0} : T{1} / total;
   for (int64_t i = 0; i < n; ++i) y[i] *= factor;
@@ -13,7 +13,7 @@ TRIL_CLONES void softmax_row(const T* x, T* y, int64_t n) {
 
 // dx = y (dy - y·dy)
 template <class T>
-TRIL_CLONES void softmax_gradient_row(const T* y, const T* dy, T* dx, int64_t n) {
+TRIL_INLINE void softmax_gradient_row(const T* y, const T* dy, T* dx, int64_t n) {
   const T inner = rows::dot(y, dy, n);
   for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - inner);
 }
@@ -26,7 +26,7 @@ struct Softmax {
     dispatch(op.name(), op.in(0).dtype, [&](auto type) {
       using T = decltype(type);
       for_softmax_rows<T, 1>(op, op.in(0).shape, attrs.axis, {op.in(0).ptr<T>()}, op.out(0).ptr<T>(), false,
-                             [](const auto& in, T* y, int64_t n) { softmax_row(in[0], y, n); });
+                             [](const auto& in, T* y, int64_t n) { cloned<softmax_row<T>>(in[0], y, n); });
     });
   }
 
@@ -34,8 +34,9 @@ struct Softmax {
     dispatch(op.name(), op.dout(0).dtype, [&](auto type) {
       using T = decltype(type);
       for_softmax_rows<T, 2>(op, op.shape(0), attrs.axis, {op.out(0).ptr<T>(), op.dout(0).ptr<T>()}, op.din(0).ptr<T>(),
-                             op.din(0).accumulate,
-                             [](const auto& in, T* dx, int64_t n) { softmax_gradient_row(in[0], in[1], dx, n); });
+                             op.din(0).accumulate, [](const auto& in, T* dx, int64_t n) {
+                               cloned<softmax_gradient_row<T>>(in[0], in[1], dx, n);
+                             });
     });
   }
 

@@ -34,7 +34,6 @@ TEST_CASE("isa: it is named after what runs here") {
   if (isa.starts_with("AVX2")) CHECK(__builtin_cpu_supports("avx2"));
 #else
   CHECK_THAT(isa, !contains("AVX") && !contains("SSE"));
-  CHECK_FALSE(onednn_uses_amx());
-  CHECK_FALSE(onednn_uses_avx512_bf16());
+  CHECK(cpu().level == CpuLevel::baseline);
 #endif
 }

@@ -282,9 +282,34 @@ TEST_CASE("tril info: what is in a model, and what the program is") {
              contains("transformer.ln_f.bias [8], never decays") && contains(" nats, of the validation part\n"));
 
   const auto program = nlohmann::json::parse(shell.run("tril info --json").out);
-  for (const char* key : {"version", "build", "compiler", "cpu", "processors", "threads", "isa", "bf16", "onednn"})
+  for (const char* key :
+       {"version", "build", "compiler", "cpu", "processors", "threads", "isa", "level", "bf16", "onednn"})
     CHECK(program.contains(key));
   CHECK(program.at("threads") == 1);  // as OMP_NUM_THREADS says
+}
+
+TEST_CASE("TRIL_MAX_ISA: lowers the processor's level, beside oneDNN's own variable, and a wrong name is an error") {
+  const Shell shell;
+  const std::vector<std::string> levels = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
+  const auto level = [&](const std::string& variables) {
+    const Outcome outcome = shell.run(variables + " tril info --json");
+    CHECK(outcome.code == 0);
+    const std::string name = nlohmann::json::parse(outcome.out).at("level").get<std::string>();
+    return std::find(levels.begin(), levels.end(), name) - levels.begin();
+  };
+  const auto here = level("");
+  for (const auto most : {0, 1, 2, 3, 4}) {
+    const std::string asked = "TRIL_MAX_ISA=" + levels[static_cast<size_t>(most)];
+    CHECK(level(asked) == std::min<ptrdiff_t>(most, here));
+    for (const auto& [onednn, its] : {std::pair{"AVX2", 1}, {"avx512_core", 2}, {"SSE41", 0}, {"DEFAULT", 4}})
+      CHECK(level(asked + " ONEDNN_MAX_CPU_ISA=" + onednn) == std::min<ptrdiff_t>({most, its, here}));
+  }
+  CHECK(level("ONEDNN_MAX_CPU_ISA=AVX2") == std::min<ptrdiff_t>(1, here));
+  const Outcome wrong = shell.run("TRIL_MAX_ISA=AVX2 tril info");
+  CHECK(wrong.code == 1);
+  CHECK(wrong.err == "error: TRIL_MAX_ISA: expected baseline, avx2, avx512, avx512_bf16 or amx, got 'AVX2'\n");
+  CHECK(wrong.out.empty());
+  CHECK(shell.run("TRIL_MAX_ISA=avx tril bench --layers 1 --heads 1 --width 8").code == 1);
 }
 
 TEST_CASE("tril bench: any shape is timed, op by op, and stands beside an earlier result") {

@@ -42,6 +42,8 @@ Json about_program() {
   json["processors"] = processors();
   json["threads"] = default_threads();
   json["isa"] = cpu_isa();
+  json["level"] = name_of(cpu().level);
+  if (cpu().level != cpu().machine) json["machine_level"] = name_of(cpu().machine);
   const Bf16Unit unit = bf16_unit();
   json["bf16"] = unit == Bf16Unit::tiles ? "AMX" : unit == Bf16Unit::avx512 ? "AVX-512" : "none, widened to f32";
   json["onednn"] = onednn_version();

@@ -22,7 +22,7 @@ struct Constants {
 
 // In lanes of its own making, so that the compiler may use vectors without changing the order of the sum.
 template <class T>
-TRIL_CLONES double sum_of_squares(const T* g, int64_t count) {
+TRIL_INLINE double sum_of_squares(const T* g, int64_t count) {
   constexpr int64_t kLanes = 16;
   double lanes[kLanes] = {};
   int64_t i = 0;
@@ -38,7 +38,7 @@ TRIL_CLONES double sum_of_squares(const T* g, int64_t count) {
 }
 
 template <class T>
-TRIL_CLONES void update_piece(T* __restrict p, const T* __restrict g, T* __restrict mean, T* __restrict square,
+TRIL_INLINE void update_piece(T* __restrict p, const T* __restrict g, T* __restrict mean, T* __restrict square,
                               int64_t count, const Constants<T>& constants) {
   const Constants<T> c = constants;
   for (int64_t i = 0; i < count; ++i) {
@@ -119,7 +119,7 @@ double AdamW::norm(const GradStore& gradients, int64_t threads) {
                  [&](int64_t begin, int64_t end, int) {
                    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
                      const auto& [at, stop, param, decays] = pieces_[i];
-                     partials_[i] = corrections_[param].wanted ? sum_of_squares(g + at, stop - at) : 0.0;
+                     partials_[i] = corrections_[param].wanted ? cloned<sum_of_squares<T>>(g + at, stop - at) : 0.0;
                    }
                  });
   });
@@ -174,7 +174,7 @@ void AdamW::update(const GradStore& gradients, double rate, double gradient_scal
       if (decays) constants.keep = decayed;
       constants.step = static_cast<T>(correction.step);
       constants.root_scale = static_cast<T>(correction.root_scale);
-      update_piece(p + at, g + at, mean + at, square + at, stop - at, constants);
+      cloned<update_piece<T>>(p + at, g + at, mean + at, square + at, stop - at, constants);
       if constexpr (std::is_same_v<T, float>)
         if (shadow != nullptr) convert(p + at, shadow + at, stop - at);  // from cache
     };

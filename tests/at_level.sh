@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# at_level.sh LEVEL TRIL TESTS…: runs tests as on a processor of a lower level (core/machine/cpu.h). Where the machine is
+# of that level or below, all tests have run so already: 77, for ctest a skip.
+set -euo pipefail
+level=$1 tril=$2
+shift 2
+levels="baseline avx2 avx512 avx512_bf16 amx"
+used=$("$tril" info | sed -n 's/^level *//p')
+below=${levels%%"$used"*}
+case " $below" in
+  *" $level "*) ;;
+  *) echo "skipped: this processor's level is $used, at which all tests run; $level is no lower" && exit 77 ;;
+esac
+export TRIL_MAX_ISA=$level
+echo "at level $("$tril" info | sed -n 's/^level *//p')"
+exec "$@"
