@@ -48,8 +48,7 @@ struct Linear {
       using S = decltype(type);
       const bool biased = op.count() == 3;
       Scratch scratch(op.context().scratch());
-      matmul(op.context(),
-             {.m = rows, .n = out, .k = in, .lda = in, .ldb = in, .ldc = out, .transpose_b = true, .bias = biased},
+      matmul(op.context(), {.m = rows, .n = out, .k = in, .lda = in, .ldb = in, .ldc = out, .transpose_b = true},
              op.in(0).ptr<S>(), weight_for_product<S>(op.context(), scratch, op.in(1)), op.out(0).ptr<S>(),
              biased ? op.in(2).ptr<Compute<S>>() : nullptr);
     });

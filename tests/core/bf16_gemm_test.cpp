@@ -12,11 +12,9 @@ using namespace tril::test;
 namespace {
 
 std::vector<Bf16Unit> units() {
-  std::vector<Bf16Unit> all = {Bf16Unit::none};
-#if defined(__x86_64__)
-  if (bf16_unit() != Bf16Unit::none && __builtin_cpu_supports("avx512bf16")) all.push_back(Bf16Unit::avx512);
-#endif
-  if (bf16_unit() == Bf16Unit::tiles) all.push_back(Bf16Unit::tiles);
+  std::vector<Bf16Unit> all;
+  for (const Bf16Unit unit : {Bf16Unit::none, Bf16Unit::avx512, Bf16Unit::tiles})
+    if (unit <= bf16_unit()) all.push_back(unit);
   return all;
 }
 
@@ -37,12 +35,12 @@ std::vector<float> widened(const std::vector<bf16>& narrow) {
 
 // Operands that bf16 holds exactly, as f32.
 struct NarrowOperands : Operands<float> {
-  explicit NarrowOperands(const MatmulShape& shape) : Operands<float>(shape) {
+  explicit NarrowOperands(const Product& shape) : Operands<float>(shape) {
     for (std::vector<float>* const of : {&a, &b, &c}) *of = widened(narrowed(*of));
   }
 };
 
-std::vector<float> product(Bf16Unit unit, int threads, const MatmulShape& shape, const NarrowOperands& in,
+std::vector<float> product(Bf16Unit unit, int threads, const Product& shape, const NarrowOperands& in,
                            bool narrow_result) {
   Context context({.threads = threads});
   const std::vector<bf16> a = narrowed(in.a), b = narrowed(in.b);
@@ -57,7 +55,7 @@ std::vector<float> product(Bf16Unit unit, int threads, const MatmulShape& shape,
   return c;
 }
 
-void check(Bf16Unit unit, int threads, const MatmulShape& shape) {
+void check(Bf16Unit unit, int threads, const Product& shape) {
   const NarrowOperands in(shape);
   INFO(cat("unit ", static_cast<int>(unit)));
   require_product(shape, in, product(unit, threads, shape, in, false), 1e-6);
@@ -83,7 +81,7 @@ TEST_CASE("bf16 gemm: every form of whole tiles, of an inner axis of several par
     for (int flags = 0; flags < 16; ++flags) {
       check(unit, 2, shape_of(64, 96, 128, flags, {}));
       check(unit, 2, shape_of(33, 40, 4200, flags, {}));
-      MatmulShape shape = shape_of(40, 50, 60, flags, {});
+      Product shape = shape_of(40, 50, 60, flags, {});
       shape.batch = 2;
       shape.stride_a = 40 * 60;
       shape.stride_b = 60 * 50;
@@ -96,7 +94,7 @@ TEST_CASE("bf16 gemm: the same bits at any number of threads") {
   for (const Bf16Unit unit : units())
     for (int flags = 0; flags < 16; ++flags)
       for (const auto& [m, k] : {std::pair{200, 2100}, {330, 500}}) {
-        const MatmulShape shape = shape_of(m, 65, k, flags, {});
+        const Product shape = shape_of(m, 65, k, flags, {});
         const NarrowOperands in(shape);
         const bool narrow_result = std::popcount(static_cast<unsigned>(flags + k)) % 2 != 0;
         const std::vector<float> one = product(unit, 1, shape, in, narrow_result);
@@ -106,7 +104,7 @@ TEST_CASE("bf16 gemm: the same bits at any number of threads") {
 }
 
 TEST_CASE("bf16 gemm: infinities and NaN come out where they went in, and nowhere else") {
-  const MatmulShape shape = shape_of(40, 50, 70, 0, {});
+  const Product shape = shape_of(40, 50, 70, 0, {});
   for (const Bf16Unit unit : units())
     for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
       NarrowOperands in(shape);
@@ -118,7 +116,7 @@ TEST_CASE("bf16 gemm: infinities and NaN come out where they went in, and nowher
 
 TEST_CASE("bf16 gemm: an inner size of 0 gives the bias or what was there") {
   Context context({.threads = 1});
-  const MatmulShape shape = shape_of(2, 3, 0, 8, {});
+  const Product shape = shape_of(2, 3, 0, 8, {});
   const std::vector<float> bias = {1, 2, 3};
   std::vector<bf16> c(6);
   matmul(context, shape, c.data(), c.data(), c.data(), bias.data());

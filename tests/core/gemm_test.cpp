@@ -20,14 +20,14 @@ namespace {
 constexpr std::array<int64_t, 11> kSizes = {1, 2, 3, 7, 8, 9, 16, 17, 63, 64, 65};
 
 template <class T>
-void check(Context& context, const MatmulShape& shape) {
+void check(Context& context, const Product& shape) {
   const Operands<T> before(shape);
   std::vector<T> c = before.c;
   matmul(context, shape, before.a.data(), before.b.data(), c.data(), shape.bias ? before.bias.data() : nullptr);
   require_product(shape, before, c, sizeof(T) == 4 ? 1e-6 : 1e-15);
 }
 
-void check_both(Context& context, const MatmulShape& shape) {
+void check_both(Context& context, const Product& shape) {
   check<double>(context, shape);
   check<float>(context, shape);
 }
@@ -76,7 +76,7 @@ TEST_CASE("gemm: batches, with an operand of its own for each or one for all") {
   Context context({.threads = 2});
   for (int flags = 0; flags < 8; ++flags)
     for (const int shared : {0, 1, 2}) {
-      MatmulShape shape = shape_of(5, 9, 7, flags, {});
+      Product shape = shape_of(5, 9, 7, flags, {});
       shape.batch = 3;
       shape.stride_a = shared == 1 ? 0 : 5 * 7;
       shape.stride_b = shared == 2 ? 0 : 7 * 9;
@@ -89,7 +89,7 @@ TEMPLATE_TEST_CASE("gemm: the same bits at any number of threads", "", double, f
   for (int flags = 0; flags < 16; ++flags)
     for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
              {65, 63, 64}, {400, 70, 130}, {64, 256, 701}, {3, 500, 90}, {700, 5, 90}, {1, 300, 500}, {300, 1, 500}}) {
-      MatmulShape shape = shape_of(m, n, k, flags, {});
+      Product shape = shape_of(m, n, k, flags, {});
       shape.batch = 2;
       shape.stride_a = m * k;
       shape.stride_b = k * n;
@@ -114,7 +114,7 @@ TEMPLATE_TEST_CASE("gemm: long inner axes with a transposed", "", double, float)
   for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
            {192, 65, 701}, {128, 512, 257}, {512, 33, 300}, {65, 384, 256}, {64, 64, 999}})
     for (const int flags : {1, 3, 5, 9, 13}) {
-      const MatmulShape shape = shape_of(m, n, k, flags, {.a = 1, .b = 2, .c = 3});
+      const Product shape = shape_of(m, n, k, flags, {.a = 1, .b = 2, .c = 3});
       for (const int threads : {1, 2, 3}) {
         Context context({.threads = threads});
         check<TestType>(context, shape);
@@ -129,7 +129,7 @@ bool skips_split_gemm() {
   return !split_gemm_works();
 }
 
-std::vector<float> split_product(int threads, const MatmulShape& shape, const Operands<float>& in) {
+std::vector<float> split_product(int threads, const Product& shape, const Operands<float>& in) {
   Context context({.threads = threads});
   std::vector<float> c = in.c;
   split_gemm(context, shape, in.a.data(), in.b.data(), c.data(), shape.bias ? in.bias.data() : nullptr);
@@ -144,7 +144,7 @@ TEST_CASE("gemm: in bfloat16 tiles it is as exact as in f32, at sizes around the
   for (const int64_t m : {1, 15, 16, 17, 31, 32, 33, 65, 300})
     for (const int64_t n : {1, 15, 16, 17, 31, 32, 33, 65})
       for (const int64_t k : {1, 16, 31, 32, 33, 64, 530}) {
-        const MatmulShape shape = shape_of(m, n, k, turn % 16, {.a = turn % 3, .b = turn % 4, .c = turn % 5});
+        const Product shape = shape_of(m, n, k, turn % 16, {.a = turn % 3, .b = turn % 4, .c = turn % 5});
         const Operands<float> in(shape);
         require_product(shape, in, split_product(1 + turn % 2, shape, in), 1e-6);
         turn += 5;
@@ -154,7 +154,7 @@ TEST_CASE("gemm: in bfloat16 tiles it is as exact as in f32, at sizes around the
 TEST_CASE("gemm: in bfloat16 tiles, a long inner axis, a B of many parts, and batches") {
   if (skips_split_gemm()) return;
   for (int flags = 0; flags < 16; ++flags) {
-    MatmulShape shape = shape_of(33, 700, 1100, flags, {});
+    Product shape = shape_of(33, 700, 1100, flags, {});
     Operands<float> in(shape);
     require_product(shape, in, split_product(2, shape, in), 1e-6);
     shape = shape_of(40, 50, 60, flags, {});
@@ -170,7 +170,7 @@ TEST_CASE("gemm: in bfloat16 tiles, a long inner axis, a B of many parts, and ba
 TEST_CASE("gemm: in bfloat16 tiles the same bits come out at any number of threads") {
   if (skips_split_gemm()) return;
   for (int flags = 0; flags < 16; ++flags) {
-    const MatmulShape shape = shape_of(330, 65, 1060, flags, {});
+    const Product shape = shape_of(330, 65, 1060, flags, {});
     const Operands<float> in(shape);
     const std::vector<float> one = split_product(1, shape, in);
     CHECK(same_bits(split_product(2, shape, in), one));
@@ -182,7 +182,7 @@ TEST_CASE("gemm: in bfloat16 tiles the same bits come out at any number of threa
   if (skips_split_gemm()) return;
   for (const bool in_a : {true, false})
     for (int flags = 0; flags < 4; ++flags) {
-      const MatmulShape shape = shape_of(330, 65, 1200, flags, {});
+      const Product shape = shape_of(330, 65, 1200, flags, {});
       Operands<float> in(shape);
       (in_a ? in.a : in.b)[4321] = std::numeric_limits<float>::infinity();
       const std::vector<float> one = split_product(1, shape, in);
@@ -193,7 +193,7 @@ TEST_CASE("gemm: in bfloat16 tiles the same bits come out at any number of threa
 TEST_CASE("gemm: in bfloat16 tiles, what bfloat16 cannot hold comes out as in f32") {
   if (skips_split_gemm()) return;
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kMost = std::numeric_limits<float>::max();
-  const MatmulShape shape = shape_of(70, 40, 90, 0, {});
+  const Product shape = shape_of(70, 40, 90, 0, {});
   for (const bool in_a : {true, false})
     for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), kMost, -kMost}) {
       Operands<float> in(shape);
@@ -218,7 +218,7 @@ TEST_CASE("gemm: in bfloat16 tiles, products beyond f32 are infinite, and result
   for (const int64_t k : {1, 33, 700})
     for (const auto& [of_a, of_b] : std::vector<std::pair<float, float>>{
              {1e21f, 1e21f}, {-1e21f, 1e21f}, {3e19f, -1e19f}, {3.35e38f, 1.0f}, {1.0f, -3.39e38f}, {1e30f, 1e-25f}}) {
-      const MatmulShape shape = shape_of(40, 33, k, 0, {});
+      const Product shape = shape_of(40, 33, k, 0, {});
       Operands<float> in(shape);
       // Terms of one sign, so that no order of adding them matters.
       const float each = std::fabs(of_a) > 1e37f || std::fabs(of_b) > 1e37f ? 1 / static_cast<float>(k) : 1.0f;

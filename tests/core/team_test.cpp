@@ -72,6 +72,8 @@ TEST_CASE("team: denormals are zero to every member, the caller too, so that all
         .join();
 #if defined(__SSE2__)
     for (const float half : halves) CHECK(half == 0.0f);
+#else
+    WARN("denormals are kept where there is no SSE2: not checked");
 #endif
   }
 }

@@ -17,8 +17,12 @@ struct Gaps {
   int64_t a = 0, b = 0, c = 0;
 };
 
-[[nodiscard]] inline MatmulShape shape_of(int64_t m, int64_t n, int64_t k, int flags, const Gaps& gaps) {
-  MatmulShape shape{.m = m, .n = n, .k = k};
+struct Product : MatmulShape {
+  bool bias = false;
+};
+
+[[nodiscard]] inline Product shape_of(int64_t m, int64_t n, int64_t k, int flags, const Gaps& gaps) {
+  Product shape{{.m = m, .n = n, .k = k}};
   shape.transpose_a = (flags & 1) != 0;
   shape.transpose_b = (flags & 2) != 0;
   shape.accumulate = (flags & 4) != 0;
@@ -49,7 +53,7 @@ struct Operands {
 // Expects the product in c, and what lies between the rows untouched. Errors may grow with the sum's terms; and, where
 // the result is stored in fewer bits, with the result.
 template <class T>
-void require_product(const MatmulShape& s, const Operands<T>& before, const std::vector<T>& c, double rounding,
+void require_product(const Product& s, const Operands<T>& before, const std::vector<T>& c, double rounding,
                      double storing = 0.0) {
   double worst = 0;
   bool kept = true;

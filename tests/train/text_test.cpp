@@ -216,7 +216,10 @@ TEST_CASE("texts: a file that is no text and larger than memory is not read") {
   const TempFolder folder;
   folder.put("d/a.txt", "a\n");
   const std::string huge = folder.put("d/huge", "");
-  if (::truncate(huge.c_str(), off_t{1} << 43) != 0) return;  // sparse, where the file system has that
+  if (::truncate(huge.c_str(), off_t{1} << 43) != 0) {
+    WARN("no sparse files here: not checked");
+    return;
+  }
   CHECK(load({folder / "d"}).bytes == "a\n");
 }
 
