@@ -8,14 +8,13 @@
 #include <type_traits>
 
 #include "core/base/dtype.h"
-#include "core/machine/avx512.h"
 #include "core/machine/clones.h"
 
 namespace tril {
 
 namespace convert_rows {
 
-// As the instruction below does, and as all that computes here: denormals count as 0.
+// As the instruction for it does, and as all that computes here: denormals count as 0.
 TRIL_INLINE bf16 rounded(float x) {
   const auto word = std::bit_cast<uint32_t>(x);
   const bool counts = (word & 0x7f800000u) != 0;
@@ -37,28 +36,15 @@ TRIL_INLINE void plainly_and_add(const From* from, To* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<T>(to[i]) + static_cast<T>(from[i]));
 }
 
-#if defined(__x86_64__)
-// By the instruction for it.
-TRIL_BF16 inline void round(const float* from, bf16* to, int64_t count) {
-  int64_t i = 0;
-  for (; i + 32 <= count; i += 32)
-    _mm512_storeu_si512(to + i,
-                        (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i)));
-  for (; i < count; i += 16) {
-    const auto lanes = static_cast<__mmask16>(count - i >= 16 ? 0xffffu : (1u << (count - i)) - 1u);
-    _mm256_mask_storeu_epi16(to + i, lanes, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, from + i)));
-  }
-}
-#endif
+// By the instruction for it, which a Cpu of CpuLevel::avx512_bf16 has.
+void round_by_instruction(const float* from, bf16* to, int64_t count);
 
 }  // namespace convert_rows
 
 template <class From, class To>
 void convert(const From* from, To* to, int64_t count) {
-#if defined(__x86_64__)
   if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bf16>)
-    if (cpu_has(CpuLevel::avx512_bf16)) return convert_rows::round(from, to, count);
-#endif
+    if (cpu_has(CpuLevel::avx512_bf16)) return convert_rows::round_by_instruction(from, to, count);
   cloned<convert_rows::plainly<From, To>>(from, to, count);
 }
 

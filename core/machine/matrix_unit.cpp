@@ -1,5 +1,7 @@
 #include "core/machine/matrix_unit.h"
 
+#include "core/machine/avx512.h"
+
 namespace tril {
 
 #if defined(__x86_64__) && defined(__linux__)

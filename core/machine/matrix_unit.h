@@ -7,8 +7,6 @@
 #include "core/machine/cpu.h"
 
 #if defined(__x86_64__) && defined(__linux__)
-#include "core/machine/avx512.h"
-
 #define TRIL_TILES __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 #define TRIL_TILES_INLINE \
   __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma"), always_inline)) inline

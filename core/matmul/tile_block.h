@@ -1,6 +1,7 @@
 // A block of up to 2 x 2 tiles of a product's sums, in tiles 0 to 3, from memory and back. The thread has a MatrixUnit.
 #pragma once
 
+#include "core/machine/avx512.h"
 #include "core/machine/matrix_unit.h"
 
 #if defined(__x86_64__) && defined(__linux__)
