@@ -13,7 +13,6 @@ namespace {
 
 using namespace bf16_panels;
 using bf16_tiles::kBlock;
-using bf16_tiles::Panels;
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 

@@ -1,6 +1,7 @@
 // Blocks of a product of bf16 on the matrix unit, between panels as core/matmul/bf16_panels.h lays them.
 #pragma once
 
+#include "core/matmul/panel_gemm.h"
 #include "core/matmul/tile_block.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -12,12 +13,6 @@ using bf16_panels::kSide;
 using tile_block::TileSums;
 
 inline constexpr int64_t kBlock = 2 * kSide;  // rows and columns of C that stay in registers while the inner axis runs
-
-// Panels of one operand, in memory: bytes between the rows of a tile, between steps, and between panels.
-struct Panels {
-  const char* data;
-  int64_t row, step, panel;
-};
 
 // A block of kRows x kColumns tiles. The thread has a MatrixUnit.
 template <int kRows, int kColumns>
