@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/attention/one_query.h"
+#include "core/machine/cpu.h"
 #include "nn/decode.h"
 
 namespace tril {
@@ -124,7 +125,7 @@ class Decoder::Packer {
         panels::pack(from, row_stride, rows, columns, out, first);
       });
       weight.wide = panels::packed<float>(out, outputs, inputs);
-    } else if (matrix_unit_works()) {
+    } else if (cpu_has(CpuLevel::amx)) {
       auto* const out = zeros<bf16>(bf16_rows::elements(outputs, inputs));
       fill([out](const float* from, int64_t row_stride, int64_t rows, int64_t columns, int64_t first) {
         bf16_rows::pack(from, row_stride, rows, columns, out, first);

@@ -5,13 +5,14 @@
 
 #include "core/base/dtype.h"
 #include "core/machine/arena.h"
+#include "core/machine/cpu.h"
 #include "core/machine/matrix_unit.h"
 
 namespace tril {
 
 class AttentionTiles {
  public:
-  [[nodiscard]] static bool work() { return matrix_unit_works(); }
+  [[nodiscard]] static bool work() { return cpu_has(CpuLevel::amx); }
 
   AttentionTiles(Scratch& scratch, int64_t head, int64_t keys, bool backward);
 

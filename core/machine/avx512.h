@@ -18,9 +18,6 @@
 
 namespace tril::avx512 {
 
-[[nodiscard]] inline bool works() { return cpu_has(CpuLevel::avx512); }
-[[nodiscard]] inline bool has_bf16() { return cpu_has(CpuLevel::avx512_bf16); }
-
 // Sixteen rows of sixteen numbers become columns.
 TRIL_AVX512_INLINE void transpose(__m512* rows) {
   __m512 a[16], b[16];

@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "core/machine/cpu.h"
-
 #if defined(__x86_64__) && defined(__linux__)
 #define TRIL_TILES __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 #define TRIL_TILES_INLINE \
@@ -13,8 +11,6 @@
 #endif
 
 namespace tril {
-
-[[nodiscard]] inline bool matrix_unit_works() { return cpu_has(CpuLevel::amx); }
 
 // While it lives, this thread may use the tiles. Tiles 0 to 5, which hold sums and left operands, have so many rows, up
 // to 16: fewer are faster to load and multiply.

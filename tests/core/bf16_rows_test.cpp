@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/machine/cpu.h"
 #include "support/catch.h"
 #include "support/tensors.h"
 
@@ -67,8 +68,8 @@ struct Case {
 };
 
 bool skips() {
-  if (!matrix_unit_works()) WARN("no AMX here: not checked");
-  return !matrix_unit_works();
+  if (!cpu_has(CpuLevel::amx)) WARN("no AMX here: not checked");
+  return !cpu_has(CpuLevel::amx);
 }
 
 }  // namespace
