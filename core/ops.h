@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 
+#include "core/attention/options.h"
 #include "core/autograd/tape.h"
 
 namespace tril {
@@ -129,18 +130,16 @@ struct CrossEntropyOptions {
 
 // Scaled dot-product attention, https://arxiv.org/abs/1706.03762: each query's output is a convex combination of the
 // values, with coefficients softmax(scale · q·k) made at run time. Heads are segments of the last axis, D = C / heads
-// wide. q (B, Tq, C), k (B, Tk, C), v (B, Tk, C) -> (B, Tq, C); for self-attention also packed, qkv (B, T, 3C). causal:
-// query i sees keys j <= i only (the lower triangle, also where Tq and Tk differ). lengths (B), i32: of sample b only
-// the first lengths[b] keys are seen. A query that may see nothing gives 0, with gradient 0. Backward recomputes the
-// weights from each row's maximum and sum, the only things saved.
-struct AttentionOptions {
-  int64_t heads = 1;
-  bool causal = false;
-  std::optional<double> scale{};  // default 1/sqrt(D), which keeps softmax diffuse; 1 for none
-  double dropout = 0.0;           // of the weights
-  Tensor lengths{};
+// wide. q (B, Tq, C), k (B, Tk, Ck), v (B, Tk, Ck) -> (B, Tq, C), Ck = kv_heads D; for self-attention also packed, qkv
+// (B, T, C + 2 Ck), which is (B, T, 3C) where kv_heads is heads. What a query sees is what `options` (causal, window)
+// and `masks` allow together; one that sees nothing gives 0, with gradient 0. Backward recomputes the weights from each
+// row's maximum and sum, the only things saved.
+struct AttentionMasks {
+  Tensor lengths{};  // (B), i32: of sample b only the first lengths[b] keys are seen
 };
-[[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
-[[nodiscard]] Tensor attention(const Tensor& qkv, const AttentionOptions& options = {});
+[[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
+                               const AttentionMasks& masks = {});
+[[nodiscard]] Tensor attention(const Tensor& qkv, const AttentionOptions& options = {},
+                               const AttentionMasks& masks = {});
 
 }  // namespace tril

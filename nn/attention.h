@@ -10,10 +10,9 @@
 namespace tril {
 
 struct MultiHeadAttentionOptions {
-  int64_t width = 0, heads = 1;
-  bool causal = false, bias = true;
-  double dropout = 0.0;                          // of the attention weights
-  std::optional<double> scale{};                 // default 1/sqrt(D)
+  int64_t width = 0;
+  AttentionOptions attention{};
+  bool bias = true;
   double projection_deviation = kInitDeviation;  // of c_proj's initial weights
 };
 

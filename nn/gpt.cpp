@@ -21,10 +21,8 @@ Block::Block(const Scope& scope, const GptConfig& config)
     : recompute_(config.recompute),
       ln_1_(scope / "ln_1", config.width, config.bias),
       attn_(scope / "attn", {.width = config.width,
-                             .heads = config.heads,
-                             .causal = true,
+                             .attention = {.heads = config.heads, .causal = true, .dropout = config.dropout},
                              .bias = config.bias,
-                             .dropout = config.dropout,
                              .projection_deviation = projection_deviation(config)}),
       ln_2_(scope / "ln_2", config.width, config.bias),
       mlp_(scope / "mlp", config.width, 4 * config.width, config.bias, config.gelu, projection_deviation(config)) {}

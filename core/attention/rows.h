@@ -1,6 +1,6 @@
-// Blocks of rows of attention: from scores to weights, and back. A row is a query's; of its `padded` columns the first
-// `seen` are keys that it may look at. The others get a score of -inf, and so the weight 0: masking is renormalising
-// over what may be seen.
+// Rows of attention's scores: from scores to weights, and back. A row is a query's; of its columns a range are keys
+// that it may look at. The others get a score of -inf, and so the weight 0: masking is renormalising over what may be
+// seen.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/attention/pattern.h"
 #include "core/base/dtype.h"
+#include "core/base/random.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/math.h"
 #include "core/kernels/rows.h"
@@ -21,37 +23,54 @@ namespace tril::attention_rows {
 // Rows are padded to whole panels of keys, so that the loops over them have no rests.
 inline constexpr int64_t kPanel = 32;
 
-// The most rows of a block.
+// The most queries that are looked at together.
 inline constexpr int64_t kMostRows = 32;
 
 [[nodiscard]] constexpr int64_t pad(int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
 
-// What a block of rows is: `count` queries from `first` on, over `padded` columns, `stride` apart.
-struct Block {
-  int64_t first, count, padded, stride;
-  int64_t keys;  // that the sample has
-  bool causal;
+// `count` queries of one head, from `first` on, and their scores: column j is the key begin + j, whole panels of them;
+// rows are `stride` apart.
+struct QueryRows {
+  int64_t first, count;
+  int64_t begin, padded, stride;
+  AttentionPattern pattern;
   DropoutMask mask;
   uint32_t sample;
-  int64_t mask_row, mask_stride;  // the mask's place of the first row, and between rows
-  [[nodiscard]] int64_t seen(int64_t row) const { return causal ? std::min(first + row + 1, keys) : keys; }
+  int64_t mask_row, mask_stride;  // the mask's place of the first row's key 0, and between rows
+
+  // Lets the columns be the panels of the keys that some row sees; where there is dropout, its blocks as well.
+  void look(const KeyRange& keys) {
+    const int64_t unit = mask.active() ? std::max(kPanel, kRandomBlock) : kPanel;
+    begin = keys.first / unit * unit;
+    padded = keys.first == keys.last ? 0 : pad(keys.last - begin);
+  }
+
+  // The columns that a row sees.
+  [[nodiscard]] KeyRange seen(int64_t row) const {
+    const KeyRange keys = pattern.seen_by(first + row);
+    return {keys.first - begin, keys.last - begin};
+  }
+  [[nodiscard]] int64_t mask_at(int64_t row) const { return mask_row + row * mask_stride + begin; }
 };
 
 template <class T>
-TRIL_INLINE void hide(T* row, int64_t seen, int64_t padded, T value) {
+TRIL_INLINE void hide(T* row, const KeyRange& seen, int64_t padded, T value) {
   constexpr int64_t kLanes = rows::kLanes<T>;
   rows::Lanes<T> place = {};
   for (int lane = 0; lane < kLanes; ++lane) place[lane] = static_cast<T>(lane);
-  for (int64_t j = seen / kLanes * kLanes; j < padded; j += kLanes) {
-    rows::put_lanes<T>(row + j, place < static_cast<T>(seen - j) ? rows::lanes(row + j) : rows::Lanes<T>{} + value);
-  }
+  for (int64_t j = 0; j < seen.first; j += kLanes)
+    rows::put_lanes<T>(row + j,
+                       place < static_cast<T>(seen.first - j) ? rows::Lanes<T>{} + value : rows::lanes(row + j));
+  for (int64_t j = seen.last / kLanes * kLanes; j < padded; j += kLanes)
+    rows::put_lanes<T>(row + j,
+                       place < static_cast<T>(seen.last - j) ? rows::lanes(row + j) : rows::Lanes<T>{} + value);
 }
 
 // What backward makes a row's weights from again, e^(s - shift) · share. Not their log-sum-exp: shift - log share loses
 // the logarithm's digits where scores are large.
 template <class T>
 struct Norm {
-  T *shifts, *shares;  // of the block's first row on
+  T *shifts, *shares;  // of the first row on
 };
 
 namespace kernels {
@@ -59,21 +78,21 @@ namespace kernels {
 // Scores become weights: e^(s - top) over its sum, times the dropout factors if there are any; a row that sees nothing
 // gets zeros. What each row took off its scores and divided them by is kept in `norm`.
 template <class T>
-TRIL_INLINE void weights(T* scores, const Block& block, T* factors, const Norm<T>& norm) {
+TRIL_INLINE void weights(T* scores, const QueryRows& queries, T* factors, const Norm<T>& norm) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
-  for (int64_t i = 0; i < block.count; ++i) {
-    T* const row = scores + i * block.stride;
-    hide(row, block.seen(i), block.padded, kHidden);
-    const T top = rows::max(row, block.padded), shift = top == kHidden ? T{0} : top;
-    for (int64_t j = 0; j < block.padded; ++j) row[j] = math::exp_of_difference(row[j] - shift);
-    const T total = rows::sum(row, block.padded), share = total == T{0} ? T{0} : T{1} / total;
+  for (int64_t i = 0; i < queries.count; ++i) {
+    T* const row = scores + i * queries.stride;
+    hide(row, queries.seen(i), queries.padded, kHidden);
+    const T top = rows::max(row, queries.padded), shift = top == kHidden ? T{0} : top;
+    for (int64_t j = 0; j < queries.padded; ++j) row[j] = math::exp_of_difference(row[j] - shift);
+    const T total = rows::sum(row, queries.padded), share = total == T{0} ? T{0} : T{1} / total;
     norm.shifts[i] = shift;
     norm.shares[i] = share;
-    if (block.mask.active()) {
-      dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
-      for (int64_t j = 0; j < block.padded; ++j) row[j] *= share * factors[j];
+    if (queries.mask.active()) {
+      dropout_factors(queries.mask, queries.sample, queries.mask_at(i), queries.padded, factors);
+      for (int64_t j = 0; j < queries.padded; ++j) row[j] *= share * factors[j];
     } else {
-      for (int64_t j = 0; j < block.padded; ++j) row[j] *= share;
+      for (int64_t j = 0; j < queries.padded; ++j) row[j] *= share;
     }
   }
 }
@@ -81,28 +100,28 @@ TRIL_INLINE void weights(T* scores, const Block& block, T* factors, const Norm<T
 // scores -> dropped weights P', and dP' -> dS = P (dP - delta), where P is made again from the norm, and delta is the
 // sum over the head of dO O. Rows of o and d_o are `row` apart. What is hidden becomes 0 last, whatever it was.
 template <class T>
-TRIL_INLINE void gradients(T* scores, T* dweights, const Block& block, T* factors, const Norm<T>& norm, const T* o,
-                           const T* d_o, int64_t row_o, int64_t head) {
-  for (int64_t i = 0; i < block.count; ++i) {
-    T *const s = scores + i * block.stride, *const d = dweights + i * block.stride;
+TRIL_INLINE void gradients(T* scores, T* dweights, const QueryRows& queries, T* factors, const Norm<T>& norm,
+                           const T* o, const T* d_o, int64_t row_o, int64_t head) {
+  for (int64_t i = 0; i < queries.count; ++i) {
+    T *const s = scores + i * queries.stride, *const d = dweights + i * queries.stride;
     const T delta = rows::dot(o + i * row_o, d_o + i * row_o, head);
     const T shift = norm.shifts[i], share = norm.shares[i];
-    if (block.mask.active()) {
-      dropout_factors(block.mask, block.sample, block.mask_row + i * block.mask_stride, block.padded, factors);
-      for (int64_t j = 0; j < block.padded; ++j) {
+    if (queries.mask.active()) {
+      dropout_factors(queries.mask, queries.sample, queries.mask_at(i), queries.padded, factors);
+      for (int64_t j = 0; j < queries.padded; ++j) {
         const T p = math::exp_of_difference(s[j] - shift) * share;
         s[j] = p * factors[j];
         d[j] = p * (d[j] * factors[j] - delta);
       }
     } else {
-      for (int64_t j = 0; j < block.padded; ++j) {
+      for (int64_t j = 0; j < queries.padded; ++j) {
         const T p = math::exp_of_difference(s[j] - shift) * share;
         s[j] = p;
         d[j] = p * (d[j] - delta);
       }
     }
-    hide(s, block.seen(i), block.padded, T{0});
-    hide(d, block.seen(i), block.padded, T{0});
+    hide(s, queries.seen(i), queries.padded, T{0});
+    hide(d, queries.seen(i), queries.padded, T{0});
   }
 }
 
@@ -137,13 +156,13 @@ TRIL_INLINE void pack(const S* x, int64_t stride, int64_t rows, int64_t head, T*
 }  // namespace kernels
 
 template <class T>
-void weights(T* scores, const Block& block, T* factors, const Norm<T>& norm) {
-  cloned<kernels::weights<T>>(scores, block, factors, norm);
+void weights(T* scores, const QueryRows& queries, T* factors, const Norm<T>& norm) {
+  cloned<kernels::weights<T>>(scores, queries, factors, norm);
 }
 template <class T>
-void gradients(T* scores, T* dweights, const Block& block, T* factors, const Norm<T>& norm, const T* o, const T* d_o,
-               int64_t row_o, int64_t head) {
-  cloned<kernels::gradients<T>>(scores, dweights, block, factors, norm, o, d_o, row_o, head);
+void gradients(T* scores, T* dweights, const QueryRows& queries, T* factors, const Norm<T>& norm, const T* o,
+               const T* d_o, int64_t row_o, int64_t head) {
+  cloned<kernels::gradients<T>>(scores, dweights, queries, factors, norm, o, d_o, row_o, head);
 }
 template <class S>
 [[nodiscard]] bool all_finite(const S* x, int64_t stride, int64_t rows, int64_t head) {

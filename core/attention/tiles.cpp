@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/kernels/convert.h"
 #include "core/machine/clones.h"
 #include "core/matmul/bf16_tiles.h"
 
@@ -71,88 +72,108 @@ AttentionTiles::AttentionTiles(Scratch& scratch, int64_t head, int64_t keys, boo
       head_columns_(round_up(head, kSide)),
       head_inner_(round_up(head, kStep)),
       keys_along_(scratch.get<bf16>(key_rows_ * head_inner_)),
-      values_across_(scratch.get<bf16>(key_rows_ * head_columns_)),
+      mixed_across_(scratch.get<bf16>(key_rows_ * head_columns_)),
       copy_(scratch.get<bf16>(kBlock * head_inner_)),
-      weights_(scratch.get<bf16>(kBlock * key_rows_)) {
+      weights_(scratch.get<bf16>(kBlock * key_rows_)),
+      mixed_(scratch.get<float>(kBlock * head_columns_)) {
   if (!backward) return;
   values_along_ = scratch.get<bf16>(key_rows_ * head_inner_);
-  keys_across_ = scratch.get<bf16>(key_rows_ * head_columns_);
   weights_transposed_ = scratch.get<bf16>(kBlock * key_rows_);
   rows_across_ = scratch.get<bf16>(kStep * head_columns_);
+  dkeys_ = scratch.get<float>(key_rows_ * head_columns_);
+  dvalues_ = scratch.get<float>(key_rows_ * head_columns_);
 }
 
-void AttentionTiles::take_keys(const bf16* k, const bf16* v, int64_t row, int64_t seen) {
+void AttentionTiles::take_keys(const bf16* k, const bf16* v, int64_t row, int64_t seen, bool) {
+  const bool backward = values_along_ != nullptr;
   const Extent along{key_rows_, head_, seen, head_}, across{head_, keys_, head_, seen};
   pack_second(k, row, true, along, keys_along_);
-  pack_second(v, row, false, across, values_across_);
-  if (values_along_ == nullptr) return;
-  pack_second(v, row, true, along, values_along_);
-  pack_second(k, row, false, across, keys_across_);
+  if (backward) pack_second(v, row, true, along, values_along_);
+  pack_second(backward ? k : v, row, false, across, mixed_across_);
 }
 
-// Rows of a block as the first operand: where they are if they fill whole tiles.
-const bf16* AttentionTiles::rows_of(const bf16* x, int64_t& row, int64_t count) {
+// Rows as the first operand: where they are if they fill whole tiles.
+AttentionTiles::Rows AttentionTiles::whole_rows(const Rows& x, int64_t count) {
   if (count == kBlock && head_ == head_inner_) return x;
   std::fill(copy_, copy_ + kBlock * head_inner_, bf16());
-  for (int64_t i = 0; i < count; ++i) std::copy_n(x + i * row, head_, copy_ + i * head_inner_);
-  row = head_inner_;
-  return copy_;
+  for (int64_t i = 0; i < count; ++i) std::copy_n(x.data + i * x.stride, head_, copy_ + i * head_inner_);
+  return {copy_, head_inner_};
 }
 
-void AttentionTiles::multiply_by(const bf16* panels, const bf16* x, int64_t row, int64_t count, int64_t columns,
-                                 float* sums, int64_t stride) {
-  const bf16* const rows = rows_of(x, row, count);
-  multiply({reinterpret_cast<const char*>(rows), row * 2, kStep * 2, kSide * row * 2}, panels, steps(head_), kBlock,
-           columns, false, sums, stride);
+void AttentionTiles::multiply_by(const bf16* panels, const QueryRows& queries, const Rows& x, float* sums) {
+  const Rows rows = whole_rows(x, queries.count);
+  multiply({reinterpret_cast<const char*>(rows.data), rows.stride * 2, kStep * 2, kSide * rows.stride * 2},
+           panels + queries.begin * head_inner_, steps(head_), kBlock, queries.padded, false, sums, queries.stride);
 }
 
-void AttentionTiles::by_keys(const bf16* x, int64_t row, int64_t count, int64_t columns, float factor, float* sums,
-                             int64_t stride) {
-  multiply_by(keys_along_, x, row, count, columns, sums, stride);
-  cloned<scale_rows>(sums, stride, count, columns, factor);
+void AttentionTiles::by_keys(const QueryRows& queries, const bf16* q, int64_t row, float factor, float* scores) {
+  q_ = {q, row};
+  multiply_by(keys_along_, queries, q_, scores);
+  cloned<scale_rows>(scores, queries.stride, queries.count, queries.padded, factor);
 }
 
-void AttentionTiles::by_values(const bf16* x, int64_t row, int64_t count, int64_t columns, float* sums,
-                               int64_t stride) {
-  multiply_by(values_along_, x, row, count, columns, sums, stride);
+void AttentionTiles::by_values(const QueryRows& queries, const bf16* d_o, int64_t row, float* dweights) {
+  d_o_ = {d_o, row};
+  multiply_by(values_along_, queries, d_o_, dweights);
 }
 
-void AttentionTiles::take_weights(const float* weights, int64_t stride, int64_t count, int64_t columns, float factor) {
-  count_ = count;
-  columns_ = columns;
-  for (int64_t i = 0; i < count; ++i) narrow(weights + i * stride, factor, weights_ + i * columns, columns);
-  std::fill(weights_ + count * columns, weights_ + kBlock * columns, bf16());
+void AttentionTiles::take_weights(const QueryRows& queries, const float* weights, float factor) {
+  const int64_t columns = queries.padded;
+  for (int64_t i = 0; i < queries.count; ++i)
+    narrow(weights + i * queries.stride, factor, weights_ + i * columns, columns);
+  std::fill(weights_ + queries.count * columns, weights_ + kBlock * columns, bf16());
 }
 
-void AttentionTiles::mix(const bf16* across, float* sums) {
-  const int64_t panel = steps(keys_) * kTileSize;
-  // Of the panels only the first columns' steps: those of the keys that the block sees.
-  const Panels a{reinterpret_cast<const char*>(weights_), columns_ * 2, kStep * 2, kSide * columns_ * 2};
+void AttentionTiles::mix(const QueryRows& queries, bf16* out, int64_t row, bool add) {
+  const int64_t panel = steps(keys_) * kTileSize, columns = queries.padded;
+  // Of the panels only the steps of the keys that some query sees.
+  const bf16* const across = mixed_across_ + queries.begin / kStep * kTileSize;
+  const Panels a{reinterpret_cast<const char*>(weights_), columns * 2, kStep * 2, kSide * columns * 2};
   for (int64_t column = 0; column < head_columns_; column += kBlock) {
     const auto run = bf16_tiles::multiply_for(true, head_columns_ - column > kSide);
     run(a, {reinterpret_cast<const char*>(across + column / kSide * panel), 64, kTileSize * 2, panel * 2},
-        columns_ / kStep, {nullptr, 0, sums + column, head_columns_ * 4});
+        columns / kStep, {nullptr, 0, mixed_ + column, head_columns_ * 4});
   }
+  write(mixed_, queries.count, out, row, add);
 }
 
-void AttentionTiles::spread(const bf16* x, int64_t row, bool add, float* sums) {
-  for (int64_t key = 0; key < columns_; key += kSide)
-    pack_step<false>(weights_ + key, columns_, false, kSide, kStep, weights_transposed_ + key * kStep);
-  pack_second(x, row, false, {head_, count_, head_, count_}, rows_across_);
-  multiply({reinterpret_cast<const char*>(weights_transposed_), 64, 0, kTileSize * 2}, rows_across_, 1, columns_,
-           head_columns_, add, sums, head_columns_);
+void AttentionTiles::spread(const QueryRows& queries, const WrittenPanels& written, const Rows& x, float* sums) {
+  for (int64_t key = 0; key < queries.padded; key += kSide)
+    pack_step<false>(weights_ + key, queries.padded, false, kSide, kStep, weights_transposed_ + key * kStep);
+  pack_second(x.data, x.stride, false, {head_, queries.count, head_, queries.count}, rows_across_);
+  written.each_run(queries.begin, queries.padded, [&](int64_t begin, int64_t end, bool add) {
+    const bf16* const weights = weights_transposed_ + (begin - queries.begin) * kStep;
+    multiply({reinterpret_cast<const char*>(weights), 64, 0, kTileSize * 2}, rows_across_, 1,
+             round_up(end - begin, kStep), head_columns_, add, sums + begin * head_columns_, head_columns_);
+  });
+}
+
+void AttentionTiles::write(const float* rows, int64_t count, bf16* to, int64_t row, bool add) const {
+  for (int64_t i = 0; i < count; ++i)
+    (add ? convert_and_add<float, bf16> : convert<float, bf16>)(rows + i * head_columns_, to + i * row, head_);
+}
+
+void AttentionTiles::finish(const WrittenPanels& written, const KeyGradient<bf16>& gradient, const float* from) const {
+  if (gradient.data == nullptr) return;
+  written.each_run([&](int64_t begin, int64_t end, bool there) {
+    bf16* const to = gradient.data + begin * gradient.row;
+    if (there) write(from + begin * head_columns_, end - begin, to, gradient.row, gradient.add);
+    if (there || gradient.add) return;
+    for (int64_t i = 0; i < end - begin; ++i) std::fill_n(to + i * gradient.row, head_, bf16());
+  });
 }
 
 #else
 
 AttentionTiles::AttentionTiles(Scratch&, int64_t head, int64_t keys, bool)
     : head_(head), keys_(keys), key_rows_(0), head_columns_(0), head_inner_(0) {}
-void AttentionTiles::take_keys(const bf16*, const bf16*, int64_t, int64_t) {}
-void AttentionTiles::by_keys(const bf16*, int64_t, int64_t, int64_t, float, float*, int64_t) {}
-void AttentionTiles::by_values(const bf16*, int64_t, int64_t, int64_t, float*, int64_t) {}
-void AttentionTiles::take_weights(const float*, int64_t, int64_t, int64_t, float) {}
-void AttentionTiles::mix(const bf16*, float*) {}
-void AttentionTiles::spread(const bf16*, int64_t, bool, float*) {}
+void AttentionTiles::take_keys(const bf16*, const bf16*, int64_t, int64_t, bool) {}
+void AttentionTiles::by_keys(const QueryRows&, const bf16*, int64_t, float, float*) {}
+void AttentionTiles::by_values(const QueryRows&, const bf16*, int64_t, float*) {}
+void AttentionTiles::take_weights(const QueryRows&, const float*, float) {}
+void AttentionTiles::mix(const QueryRows&, bf16*, int64_t, bool) {}
+void AttentionTiles::spread(const QueryRows&, const WrittenPanels&, const Rows&, float*) {}
+void AttentionTiles::finish(const WrittenPanels&, const KeyGradient<bf16>&, const float*) const {}
 
 #endif
 

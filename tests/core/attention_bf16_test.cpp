@@ -42,13 +42,14 @@ Result run(const Case& c, int threads) {
     return tape.variable<T>({c.batch, time, width}, values);
   };
   std::vector<Tensor> in;
-  if (c.packed) in = {bring(c.queries, 3 * c.width, 1)};
-  if (!c.packed) in = {bring(c.queries, c.width, 1), bring(c.keys, c.width, 2), bring(c.keys, c.width, 3)};
-  AttentionOptions options = c.options;
+  const int64_t key_width = c.width / c.options.heads * c.options.key_heads();
+  if (c.packed) in = {bring(c.queries, c.width + 2 * key_width, 1)};
+  if (!c.packed) in = {bring(c.queries, c.width, 1), bring(c.keys, key_width, 2), bring(c.keys, key_width, 3)};
+  AttentionMasks masks;
   std::vector<int32_t> lengths;
   for (int64_t b = 0; b < c.batch; ++b) lengths.push_back(static_cast<int32_t>(b == 0 ? 0 : c.keys - b));
-  if (c.lengths) options.lengths = tape.constant<int32_t>({c.batch}, lengths);
-  const Tensor y = c.packed ? attention(in[0], options) : attention(in[0], in[1], in[2], options);
+  if (c.lengths) masks.lengths = tape.constant<int32_t>({c.batch}, lengths);
+  const Tensor y = c.packed ? attention(in[0], c.options, masks) : attention(in[0], in[1], in[2], c.options, masks);
   std::vector<T> cotangent;
   for (const float x : noise<float>(y.count(), 4)) cotangent.push_back(T(static_cast<float>(bf16(x))));
   tape.backward(y, tape.constant<T>(y.shape, cotangent));
@@ -108,6 +109,17 @@ TEST_CASE("attention: in bf16 near f64, across sequences of unequal lengths, and
                  .lengths = lengths});
 }
 
+TEST_CASE("attention: in bf16 near f64, through windows and with shared heads of keys") {
+  for (const int64_t window : {1, 3, 33, 64, 90})
+    for (const bool causal : {false, true})
+      for (const int64_t kv_heads : {1, 2, 4}) {
+        const AttentionOptions options{
+            .heads = 4, .kv_heads = kv_heads, .causal = causal, .window = window, .dropout = window == 33 ? 0.2 : 0.0};
+        check({.batch = 2, .queries = 101, .keys = 101, .width = 40, .options = options, .packed = true});
+        check({.batch = 2, .queries = 40, .keys = 97, .width = 68, .options = options, .lengths = true});
+      }
+}
+
 TEST_CASE("attention: keys that no query may see change nothing, whatever they hold") {
   for (const bool causal : {false, true}) {
     Context context({.threads = 1});
@@ -117,9 +129,9 @@ TEST_CASE("attention: keys that no query may see change nothing, whatever they h
     for (const float x : noise<float>(5 * 16, 2)) k.emplace_back(x);
     for (size_t i = 3 * 16; i < k.size(); ++i) k[i] = bf16(std::numeric_limits<float>::quiet_NaN());
     const Tensor queries = tape.variable<bf16>({1, 2, 16}, q), keys = tape.variable<bf16>({1, 5, 16}, k);
-    AttentionOptions options{.heads = 1, .causal = causal};
-    if (!causal) options.lengths = tape.constant<int32_t>({1}, {3});
-    const Tensor y = attention(queries, keys, keys, options);
+    AttentionMasks masks;
+    if (!causal) masks.lengths = tape.constant<int32_t>({1}, {3});
+    const Tensor y = attention(queries, keys, keys, {.heads = 1, .causal = causal}, masks);
     tape.backward(y, tape.constant<bf16>(y.shape, q));
     const auto all_finite = [](const std::vector<double>& numbers) {
       return std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x); });

@@ -87,7 +87,7 @@ std::vector<Room> rooms() {
       {"core/matmul", matmul, {}},
       {"core/attention", attention, {}},
       {"core/autograd", machine, {}},
-      {"core", plus(machine, {"core/autograd"}), {}},
+      {"core", plus(attention, {"core/autograd"}), {}},
       {"core/ops", ops, {}},
       {"core/gradcheck", plus(machine, {"core/autograd"}), {}},
       {"nn", nn, {}},

@@ -159,8 +159,8 @@ TEMPLATE_TEST_CASE("nonfinite: padded keys have no influence, whatever they hold
       const Tensor in_q = tape.variable<TestType>({2, 50, 4}, narrowed<TestType>(q)),
                    in_k = tape.variable<TestType>({2, 40, 4}, narrowed<TestType>(k)),
                    in_v = tape.variable<TestType>({2, 40, 4}, narrowed<TestType>(v));
-      const Tensor y =
-          attention(in_q, in_k, in_v, {.heads = 2, .causal = causal, .lengths = tape.constant<int32_t>({2}, {35, 3})});
+      const Tensor y = attention(in_q, in_k, in_v, {.heads = 2, .causal = causal},
+                                 {.lengths = tape.constant<int32_t>({2}, {35, 3})});
       tape.backward(y, tape.constant<TestType>(y.shape, narrowed<TestType>(noise<double>(y.count(), 4))));
       std::vector<double> all = doubles<TestType>(y);
       for (const Tensor& x : {in_q, in_k, in_v})

@@ -50,7 +50,7 @@ TEST_CASE("ops: attention under a causal mask and lengths together heeds both") 
     const Tensor k = tape.constant<double>({kBatch, kTime, kWidth}, keys);
     const Tensor q = tape.constant<double>({kBatch, kTime, kWidth}, numbers);
     return values_of<double>(
-        attention(q, k, k, {.heads = 2, .causal = true, .lengths = tape.constant<int32_t>({kBatch}, lengths)}));
+        attention(q, k, k, {.heads = 2, .causal = true}, {.lengths = tape.constant<int32_t>({kBatch}, lengths)}));
   };
   const std::vector<double> before = run(numbers);
   REQUIRE(all_finite(before));
@@ -76,7 +76,7 @@ TEST_CASE("ops: attention gives 0 and gradient 0 where nothing may be seen") {
     const Tensor q = random_variable(tape, {2, 4, 6}, 1), k = random_variable(tape, {2, 3, 6}, 2),
                  v = random_variable(tape, {2, 3, 6}, 3);
     const Tensor lengths = tape.constant<int32_t>({2}, {0, 2});
-    const Tensor y = attention(q, k, v, {.heads = 3, .causal = causal, .dropout = 0.25, .lengths = lengths});
+    const Tensor y = attention(q, k, v, {.heads = 3, .causal = causal, .dropout = 0.25}, {.lengths = lengths});
     backward(tape, y);
     const std::vector<double> zeros(6, 0.0);
     for (int64_t t = 0; t < 4; ++t) CHECK(at_time(y, 0, t) == zeros);
@@ -180,7 +180,7 @@ TEST_CASE("ops: a full length masks nothing, bit for bit") {
   Tape tape(context);
   const Tensor x = random_variable(tape, {2, 5, 12}, 1);
   const Tensor lengths = tape.constant<int32_t>({2}, {5, 5});
-  CHECK(same_bits(values_of<double>(attention(x, {.heads = 2, .lengths = lengths})),
+  CHECK(same_bits(values_of<double>(attention(x, {.heads = 2}, {.lengths = lengths})),
                   values_of<double>(attention(x, {.heads = 2}))));
 }
 

@@ -15,7 +15,7 @@ std::vector<double> weights_of(int64_t queries, int64_t n, bool causal, int32_t 
   const Tensor q = tape.constant<double>({1, queries, n}, noise<double>(queries * n, 1)),
                k = tape.constant<double>({1, n, n}, noise<double>(n * n, 2)),
                v = tape.constant<double>({1, n, n}, identity);
-  return values_of<double>(attention(q, k, v, {.causal = causal, .lengths = tape.constant<int32_t>({1}, {length})}));
+  return values_of<double>(attention(q, k, v, {.causal = causal}, {.lengths = tape.constant<int32_t>({1}, {length})}));
 }
 
 // The same weights as the softmax of the products, plus `hidden` where query i may not see key j.
@@ -42,7 +42,7 @@ std::vector<double> renormalised(std::vector<double> weights, const std::vector<
 std::vector<float> self_attention(const std::vector<float>& x, int64_t time, bool causal,
                                   const std::vector<int32_t>& lengths = {}) {
   ParamStore store(DType::f32, 3);
-  const SelfAttention attend(Scope(store), {.width = 8, .heads = 2, .causal = causal});
+  const SelfAttention attend(Scope(store), {.width = 8, .attention = {.heads = 2, .causal = causal}});
   store.freeze();
   for (const ParamInfo& param : store.params())
     for (int64_t i = 0; i < param.value.count(); ++i) param.value.ptr<float>()[i] *= 20.0f;
@@ -99,7 +99,7 @@ TEST_CASE("SelfAttention: lengths that keep everything change no bit") {  // x-t
 
 TEST_CASE("CrossAttention: causal, query i sees the memory up to i and no bit beyond") {
   ParamStore store(DType::f32, 3);
-  const CrossAttention attend(Scope(store), {.width = 4, .heads = 2, .causal = true});
+  const CrossAttention attend(Scope(store), {.width = 4, .attention = {.heads = 2, .causal = true}});
   store.freeze();
   Context context;
   Tape tape(context);
@@ -153,7 +153,7 @@ TEST_CASE("attention: a query that may see nothing gives 0 with gradient 0") {  
   Context context;
   Tape tape(context);
   const Tensor qkv = tape.variable<double>({2, 4, 6}, noise<double>(48, 1));
-  const Tensor y = attention(qkv, {.heads = 2, .causal = true, .lengths = tape.constant<int32_t>({2}, {0, 4})});
+  const Tensor y = attention(qkv, {.heads = 2, .causal = true}, {.lengths = tape.constant<int32_t>({2}, {0, 4})});
   tape.backward(y, tape.constant<double>({2, 4, 2}, noise<double>(16, 2)));
   const std::vector<double> values = values_of<double>(y), slopes = values_of<double>(tape.gradient(qkv));
   for (size_t i = 0; i < 8; ++i) CHECK(values[i] == 0.0);
@@ -207,7 +207,7 @@ TEST_CASE("SelfAttention: permuting the heads of the packed weights permutes seg
   const std::vector<double> x = noise<double>(2 * 4 * width, 1);
   const auto run = [&](bool permute_heads) {
     ParamStore store(DType::f64, 9);
-    const SelfAttention attend(Scope(store), {.width = width, .heads = 3, .causal = true});
+    const SelfAttention attend(Scope(store), {.width = width, .attention = {.heads = 3, .causal = true}});
     store.freeze();
     double* const packed = store.find("c_attn.weight")->value.ptr<double>();
     double* const project = store.find("c_proj.weight")->value.ptr<double>();
@@ -234,7 +234,7 @@ TEST_CASE("SelfAttention: permuting the heads of the packed weights permutes seg
 TEST_CASE("SelfAttention: an encoder's and a decoder's differ by one mask") {
   const auto make = [](bool causal) {
     auto store = std::make_unique<ParamStore>(DType::f64, 4);
-    const SelfAttention attend(Scope(*store), {.width = 6, .heads = 2, .causal = causal});
+    const SelfAttention attend(Scope(*store), {.width = 6, .attention = {.heads = 2, .causal = causal}});
     store->freeze();
     return std::pair(std::move(store), attend);
   };
@@ -279,7 +279,7 @@ TEST_CASE(
   ParamStore store;
   for (const int64_t heads : {3, 0, -4, 256}) {
     INFO(heads);
-    const MultiHeadAttentionOptions options{.width = 128, .heads = heads};
+    const MultiHeadAttentionOptions options{.width = 128, .attention = {.heads = heads}};
     const std::string expected = "heads: expected a number that divides the width 128, got " + std::to_string(heads);
     REQUIRE_THROWS_WITH(SelfAttention(Scope(store) / "self" / heads, options), contains(expected));
     REQUIRE_THROWS_WITH(CrossAttention(Scope(store) / "cross" / heads, options), contains(expected));
@@ -297,7 +297,7 @@ TEST_CASE("attention: operands that do not fit are refused with both shapes") {
   REQUIRE_THROWS_WITH(attention(q, make({2, 5, 4}), make({2, 6, 4})),
                       contains("attention: expected v (2, 5, 4) as k, got (2, 6, 4)"));
   REQUIRE_THROWS_WITH(attention(make({2, 3, 4})), contains("attention: expected qkv (B, T, 3C), got shape (2, 3, 4)"));
-  REQUIRE_THROWS_WITH(attention(q, q, q, {.lengths = tape.constant<int32_t>({2}, {3, 4})}),
+  REQUIRE_THROWS_WITH(attention(q, q, q, {}, {.lengths = tape.constant<int32_t>({2}, {3, 4})}),
                       contains("attention: expected lengths from 0 to 3, got 4 for sample 1"));
 }
 

@@ -77,7 +77,7 @@ TEMPLATE_TEST_CASE("CrossAttention: output and every gradient equal those of PyT
   for (const Case& c : cases) {
     INFO(c.name);
     ParamStore store(kDTypeOf<T>);
-    const CrossAttention cross(Scope(store), {.width = 12, .heads = 3, .causal = c.causal});
+    const CrossAttention cross(Scope(store), {.width = 12, .attention = {.heads = 3, .causal = c.causal}});
     store.freeze();
     golden.load_weights<T>(store);
     GradStore gradients(store);
