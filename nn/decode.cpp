@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/attention/one_query.h"
+#include "core/attention/pattern.h"
 #include "core/kernels/convert.h"
 #include "core/kernels/math.h"
 #include "core/kernels/norm_rows.h"
@@ -263,7 +264,7 @@ void Decoder::keep(const Part& part, std::span<const Row> all, const Work& work)
   const int64_t size = part.heads * head_size_;
   for (int64_t row = 0; row < work.rows; ++row) {
     const auto [stream, t, token] = all[static_cast<size_t>(row)];
-    const float* const k = work.qkv + row * work.qkv_row + size;
+    const float* const k = work.qkv + row * work.qkv_row + part.group * size;
     const int64_t at = (stream * config_.context + t) * part.row;
     for (const auto& [from, windows] : {std::pair{k, part.keys}, std::pair{k + size, part.values}}) {
       W* const to = of<W>(windows) + at;
@@ -276,14 +277,17 @@ void Decoder::keep(const Part& part, std::span<const Row> all, const Work& work)
 template <class W>
 void Decoder::look_back(const Part& part, std::span<const Row> all, const Work& work) const {
   const int64_t D = head_size_, stream_size = config_.context * part.row;
+  const AttentionPattern pattern{.causal = true, .window = config_.window, .keys = config_.context};
   const float scale = 1.0f / std::sqrt(static_cast<float>(D));
   for (int64_t row = 0; row < work.rows; ++row) {
     const auto [stream, t, token] = all[static_cast<size_t>(row)];
-    for (int64_t h = 0; h < part.heads; ++h) {
+    const KeyRange seen = pattern.seen_by(t);
+    for (int64_t h = 0; h < part.heads * part.group; ++h) {
       std::copy_n(work.qkv + row * work.qkv_row + h * D, D, work.query);
-      const int64_t at = stream * stream_size + h * D;
-      cloned<attend_head<W>>(work.query, {of<W>(part.keys) + at, of<W>(part.values) + at, part.row, t + 1}, D, scale,
-                             work.scores, work.mixed + row * work.mixed_row + h * D);
+      const int64_t at = stream * stream_size + seen.first * part.row + h / part.group * D;
+      cloned<attend_head<W>>(work.query,
+                             {of<W>(part.keys) + at, of<W>(part.values) + at, part.row, seen.last - seen.first}, D,
+                             scale, work.scores, work.mixed + row * work.mixed_row + h * D);
     }
   }
 }

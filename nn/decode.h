@@ -102,7 +102,7 @@ class Decoder {
   // A part of a layer that needs nothing of the other parts until its results are added to theirs: some heads, and some
   // units of the MLP.
   struct Part {
-    int64_t heads;
+    int64_t heads, group;  // heads of keys, and of queries that look at each
     Weight qkv, attention_projection, fc, mlp_projection;
     const float *qkv_bias, *fc_bias;
     Windows keys, values;

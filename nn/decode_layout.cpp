@@ -36,7 +36,7 @@ int64_t parts_of(const GptConfig& config) { return config.width < 256 ? 2 : conf
 // Of keys or values of a part's heads.
 int64_t row_of_heads(const GptConfig& config, int64_t part) {
   const int64_t D = config.width / config.heads;
-  const auto [head, head_end] = part_of(config.heads, part, parts_of(config), 1);
+  const auto [head, head_end] = part_of(config.attention().key_heads(), part, parts_of(config), 1);
   return head == head_end ? 0 : row_of_pieces((head_end - head) * D, D);
 }
 
@@ -95,13 +95,16 @@ class Decoder::Packer {
   [[nodiscard]] Norm norm(const std::string& name) {
     return {copy(find(cat(name, ".weight"), {config_.width}), 0, config_.width), bias(name, config_.width)};
   }
-  // Rows [begin, end) of a weight (…, inputs), for several ranges of equal length one below the other.
-  [[nodiscard]] Weight pack_rows(const float* weight, int64_t inputs, std::initializer_list<int64_t> begins,
-                                 int64_t count) {
-    const auto outputs = count * static_cast<int64_t>(begins.size());
+  // Some ranges of rows of a weight (…, inputs), one below the other.
+  struct Range {
+    int64_t begin, count;
+  };
+  [[nodiscard]] Weight pack_rows(const float* weight, int64_t inputs, std::initializer_list<Range> ranges) {
+    int64_t outputs = 0;
+    for (const Range& range : ranges) outputs += range.count;
     return packed(outputs, inputs, [&](auto&& pack) {
       int64_t first = 0;
-      for (const int64_t begin : begins) {
+      for (const auto& [begin, count] : ranges) {
         pack(weight + begin * inputs, inputs, count, inputs, first);
         first += count;
       }
@@ -150,21 +153,25 @@ class Decoder::Packer {
 
 Decoder::Part Decoder::Packer::part(const std::string& name, int64_t index) {
   const int64_t C = config_.width, D = C / config_.heads, units = 4 * C, parts = parts_of(config_);
-  const auto [head, head_end] = part_of(config_.heads, index, parts, 1);
+  const int64_t key_heads = config_.attention().key_heads(), group = config_.heads / key_heads, K = key_heads * D;
+  const auto [head, head_end] = part_of(key_heads, index, parts, 1);
   const auto [unit, unit_end] = part_of(units, index, parts, panels::kLanes);
-  const int64_t first = head * D, size = (head_end - head) * D;
-  const float* const attention = find(cat(name, ".attn.c_attn.weight"), {3 * C, C});
+  const int64_t size = (head_end - head) * D, first = group * head * D, queries = group * size;
+  const Range ranges[] = {{first, queries}, {C + head * D, size}, {C + K + head * D, size}};
+  const float* const attention = find(cat(name, ".attn.c_attn.weight"), {C + 2 * K, C});
   Part part{};
   part.heads = head_end - head;
-  part.qkv = pack_rows(attention, C, {first, C + first, 2 * C + first}, size);
-  part.attention_projection = pack_columns(find(cat(name, ".attn.c_proj.weight"), {C, C}), C, C, first, first + size);
-  part.fc = pack_rows(find(cat(name, ".mlp.c_fc.weight"), {units, C}), C, {unit}, unit_end - unit);
+  part.group = group;
+  part.qkv = pack_rows(attention, C, {ranges[0], ranges[1], ranges[2]});
+  part.attention_projection =
+      pack_columns(find(cat(name, ".attn.c_proj.weight"), {C, C}), C, C, first, first + queries);
+  part.fc = pack_rows(find(cat(name, ".mlp.c_fc.weight"), {units, C}), C, {{unit, unit_end - unit}});
   part.mlp_projection = pack_columns(find(cat(name, ".mlp.c_proj.weight"), {C, units}), C, units, unit, unit_end);
   if (config_.bias) {
-    const float* const bias = find(cat(name, ".attn.c_attn.bias"), {3 * C});
-    float* const qkv_bias = floats(padded(3 * size));
-    for (int64_t i = 0; i < 3; ++i) std::copy_n(bias + i * C + first, size, qkv_bias + i * size);
-    std::fill(qkv_bias + 3 * size, qkv_bias + padded(3 * size), 0.0f);
+    const float* const bias = find(cat(name, ".attn.c_attn.bias"), {C + 2 * K});
+    float* const qkv_bias = zeros<float>(padded(part.qkv.outputs));
+    float* to = qkv_bias;
+    for (const auto& [begin, count] : ranges) to = std::copy_n(bias + begin, count, to);
     part.qkv_bias = qkv_bias;
     part.fc_bias = copy(find(cat(name, ".mlp.c_fc.bias"), {units}), unit, unit_end);
   }
@@ -192,7 +199,7 @@ Decoder::Decoder(const ParamStore& params, const GptConfig& config, int64_t thre
       layers_[static_cast<size_t>(i)].parts.push_back(packer.part(block(i), part));
     const float* const embedding = packer.find("transformer.wte.weight", {config.vocabulary, C});
     const auto [begin, end] = part_of(config.vocabulary, part, parts, panels::kLanes);
-    heads_.push_back({packer.pack_rows(embedding, C, {begin}, end - begin), begin});
+    heads_.push_back({packer.pack_rows(embedding, C, {{begin, end - begin}}), begin});
     partial_.push_back(packer.floats(kRows * row_));
     partial_.push_back(packer.floats(kRows * row_));
   }
@@ -220,7 +227,7 @@ Decoder::Work Decoder::make_work(Packer& packer) const {
   Work work{};
   for (const Part& part : layers_.front().parts) {
     work.qkv_row = std::max(work.qkv_row, padded(part.qkv.outputs));
-    work.mixed_row = std::max(work.mixed_row, part.row);
+    work.mixed_row = std::max(work.mixed_row, row_of_pieces(part.heads * part.group * head_size_, head_size_));
     work.inner_row = std::max(work.inner_row, padded(part.fc.outputs));
   }
   work.stream = packer.floats(kRows * row_);

@@ -1,5 +1,6 @@
 #include "nn/gpt.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tril {
@@ -21,7 +22,7 @@ Block::Block(const Scope& scope, const GptConfig& config)
     : recompute_(config.recompute),
       ln_1_(scope / "ln_1", config.width, config.bias),
       attn_(scope / "attn", {.width = config.width,
-                             .attention = {.heads = config.heads, .causal = true, .dropout = config.dropout},
+                             .attention = config.attention(),
                              .bias = config.bias,
                              .projection_deviation = projection_deviation(config)}),
       ln_2_(scope / "ln_2", config.width, config.bias),
@@ -77,20 +78,26 @@ void GptConfig::check() const {
   positive("heads", heads, int64_t{1} << 16);
   positive("width", width, int64_t{1} << 16);
   TRIL_CHECK(width % heads == 0, "heads", cat("a number that divides the width ", width), cat(heads));
+  TRIL_CHECK(kv_heads >= 0 && heads % attention().key_heads() == 0, "kv-heads",
+             cat("a number that divides the ", heads, " heads, or 0 for as many"), cat(kv_heads));
+  TRIL_CHECK(window >= 0 && window <= int64_t{1} << 20, "window", cat("0 to ", int64_t{1} << 20), cat(window));
   TRIL_CHECK(dropout >= 0.0 && dropout < 1.0, "dropout", "0 <= dropout < 1", cat(dropout));
 }
 
 int64_t GptConfig::parameters() const {
   const int64_t norm = bias ? 2 * width : width;
-  const int64_t block = 2 * norm + 12 * width * width + (bias ? 9 * width : 0);
+  const int64_t qkv = width + 2 * (width / heads * attention().key_heads());
+  const int64_t block = 2 * norm + qkv * width + 9 * width * width + (bias ? qkv + 6 * width : 0);
   return (vocabulary + context) * width + layers * block + norm;
 }
 
 double GptConfig::step_flops(int64_t batch) const {
   const auto number = [](int64_t value) { return static_cast<double>(value); };
   const double tokens = number(batch) * number(context),
-               weights = number(12 * layers * width * width + vocabulary * width);
-  const double pairs = number(batch) * number(context) * number(context + 1) / 2.0;
+               qkv = number(width + 2 * (width / heads * attention().key_heads())),
+               weights = number(layers * width) * (qkv + number(9 * width)) + number(vocabulary * width);
+  const int64_t seen = window == 0 ? context : std::min(window, context);  // by the last query; each before it one less
+  const double pairs = number(batch) * (number(seen) * number(seen + 1) / 2.0 + number(context - seen) * number(seen));
   return 6.0 * tokens * weights + 12.0 * pairs * number(layers * width);
 }
 

@@ -17,16 +17,21 @@ struct GptConfig {
   int64_t context = 64;    // T, the most tokens that are seen at once
   int64_t layers = 4, heads = 4;
   int64_t width = 128;   // C
+  int64_t kv_heads = 0;  // heads of keys and values, shared by the heads of queries; 0: one each
+  int64_t window = 0;    // keys that a query sees, its own place included; 0: all up to it
   double dropout = 0.0;  // of embeddings, attention weights and residual branches
   bool bias = false;     // in linear layers and norms
   Gelu gelu = Gelu::erf;
   bool recompute = false;  // of each block, keep what it began with, and make the rest again in backward
 
+  [[nodiscard]] AttentionOptions attention() const {
+    return {.heads = heads, .kv_heads = kv_heads, .causal = true, .window = window, .dropout = dropout};
+  }
   // Throws, naming the field, where a model cannot be made.
   void check() const;
   [[nodiscard]] int64_t parameters() const;
   // Floating-point operations of one training step on `batch` whole contexts: 6 a weight and token, and attention's
-  // products over the causal half of the T x T pairs.
+  // products over the pairs of the T x T that see each other.
   [[nodiscard]] double step_flops(int64_t batch) const;
 };
 

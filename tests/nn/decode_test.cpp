@@ -94,12 +94,17 @@ const GptConfig kConfigs[] = {
     {.vocabulary = 1, .context = 4, .layers = 1, .heads = 2, .width = 24},
     {.vocabulary = 40, .context = 36, .layers = 1, .heads = 3, .width = 264, .bias = true},
     {.vocabulary = 300, .context = 5, .layers = 1, .heads = 8, .width = 536},
+    {.vocabulary = 21, .context = 40, .layers = 2, .heads = 4, .width = 64, .window = 7},
+    {.vocabulary = 21, .context = 33, .layers = 2, .heads = 6, .width = 60, .kv_heads = 3, .bias = true},
+    {.vocabulary = 13, .context = 24, .layers = 2, .heads = 4, .width = 52, .kv_heads = 1, .window = 1},
+    {.vocabulary = 19, .context = 20, .layers = 1, .heads = 8, .width = 264, .kv_heads = 4, .window = 30, .bias = true},
 };
 
 constexpr std::array kWeights = {DType::f32, DType::bf16};
 
 [[nodiscard]] std::string label(const GptConfig& c) {
-  return cat("vocabulary ", c.vocabulary, ", context ", c.context, ", heads ", c.heads, ", width ", c.width);
+  return cat("vocabulary ", c.vocabulary, ", context ", c.context, ", heads ", c.heads, " (", c.kv_heads,
+             " of keys), width ", c.width, ", attention's window ", c.window);
 }
 
 }  // namespace

@@ -67,11 +67,18 @@ TEST_CASE("Gpt: has as many parameters as its configuration says") {
   for (const bool bias : {false, true})
     for (const auto& [layers, width, vocabulary, context] :
          std::vector<std::array<int64_t, 4>>{{1, 2, 3, 4}, {3, 8, 65, 16}, {6, 48, 100, 1}}) {
-      const GptConfig config{
-          .vocabulary = vocabulary, .context = context, .layers = layers, .heads = 2, .width = width, .bias = bias};
-      ParamStore store;
-      const Gpt gpt(store, config);
-      CHECK(store.count() == config.parameters());
+      for (const int64_t kv_heads : {0, 1}) {
+        const GptConfig config{.vocabulary = vocabulary,
+                               .context = context,
+                               .layers = layers,
+                               .heads = 2,
+                               .width = width,
+                               .kv_heads = kv_heads,
+                               .bias = bias};
+        ParamStore store;
+        const Gpt gpt(store, config);
+        CHECK(store.count() == config.parameters());
+      }
     }
   // nanoGPT's character models, without the 65 characters' rows counted twice.
   CHECK(GptConfig{.vocabulary = 65, .context = 256, .layers = 6, .heads = 6, .width = 384}.parameters() == 10'745'088);

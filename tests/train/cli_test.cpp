@@ -79,6 +79,8 @@ TEST_CASE("tril: wrong usage is exit code 2 and one line, with the nearest name"
   check_usage_error(shell.train("--lr 0,001"), "lr: expected a number from 0 to");
   check_usage_error(shell.train("--layers 0"), "layers: expected a whole number from 1 to 4096, got 0");
   check_usage_error(shell.train("--heads 3"), "heads: expected a number that divides the width 8, got 3");
+  check_usage_error(shell.train("--kv-heads 3"), "kv-heads: expected a number that divides the 2 heads");
+  check_usage_error(shell.train("--window -1"), "window: expected a whole number from 0 to 1048576, got -1");
   check_usage_error(shell.train("--preset smll"), "preset: expected small or baby, got 'smll'; did you mean small?");
   check_usage_error(shell.train("--tokens word"), "tokens: expected");
   check_usage_error(shell.train("--bias=perhaps"), "bias: expected true or false, got 'perhaps'");
@@ -86,6 +88,20 @@ TEST_CASE("tril: wrong usage is exit code 2 and one line, with the nearest name"
   check_usage_error(shell.run("tril info a b"),
                     "tril info: expected at most 1 argument besides flags, got 2, with 'b'");
   CHECK(shell.folder().names() == std::set<std::string>{".err", ".out", ".script", "book.txt"});
+}
+
+TEST_CASE("tril train: a window and shared heads of keys are the model's, in training, sampling and evaluating") {
+  const TinyShell shell;
+  const Outcome trained = shell.train("--heads 4 --kv-heads 2 --window 3 --steps 20 --out r");
+  REQUIRE(trained.code == 0);
+  const Outcome sampled = shell.run("tril sample r --length 30 --seed 1"), evaluated = shell.run("tril eval r --json");
+  CHECK(sampled.code == 0);
+  CHECK(evaluated.code == 0);
+  const auto config = nlohmann::json::parse(shell.run("tril info r --json").out).at("config");
+  CHECK(config.at("kv-heads") == 2);
+  CHECK(config.at("window") == 3);
+  CHECK(shell.run("tril train --resume r --steps 22").code == 0);
+  check_usage_error(shell.run("tril train --resume r --window 4"), "window");
 }
 
 TEST_CASE("tril train: what it says to sample with works as it is, whatever the folder's name") {

@@ -109,6 +109,10 @@ TEST_CASE("config: fields that do not fit together are refused with both numbers
   config.heads = 3;
   CHECK(usage_error_of([&] { check_config(config); }) == "heads: expected a number that divides the width 128, got 3");
   config = {};
+  config.kv_heads = 3;
+  CHECK(usage_error_of([&] { check_config(config); }) ==
+        "kv-heads: expected a number that divides the 4 heads, or 0 for as many, got 3");
+  config = {};
   config.lr = 1e-5;
   CHECK_THAT(usage_error_of([&] { check_config(config); }), contains("min-lr: expected at most lr, 1e-05, got 1e-04"));
   CHECK(usage_error_of([] { check_config(preset("baby")); }).empty());
@@ -127,7 +131,7 @@ TEST_CASE("config: a whole number is one however it is written, in a file, on th
       CHECK(read(cat("{\"", field.name, "\": ", ten, "}")) == with(field.name, "10"));
     CHECK_THAT(refusal(field.name, "1.5"), contains("a whole number from "));
   }
-  CHECK(whole == 14);
+  CHECK(whole == 16);
   // Beyond 2^53 a double would round: what is written counts.
   CHECK(read(R"({"seed": 9007199254740992.0})").seed == int64_t{1} << 53);
   for (const char* seed :

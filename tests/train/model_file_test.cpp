@@ -243,6 +243,11 @@ TEST_CASE("model file: a configuration that the tensors do not back is refused b
   CHECK_THAT(refused("{", "{{"), contains("m: expected a configuration in JSON"));
 }
 
+TEST_CASE("model file: one of an older version, which does not tell what is newer, loads with what held then") {
+  Parts parts(tiny_model());
+  CHECK(parts.refusal("tril.config", "\"kv-heads\":0,\"window\":0,", "").empty());
+}
+
 TEST_CASE("model file: a vocabulary of another size than the embedding's is refused") {
   Parts parts(tiny_model());
   CHECK_THAT(parts.refusal("tril.vocabulary", "abcdefgh", "abcdefg"),

@@ -27,6 +27,10 @@ constexpr std::array kFields = {
     Field{"heads", "N", kModel, "Attention heads; a number that divides the width.", &C::heads, 1, 65536, true},
     Field{"width", "N", kModel, "Width of the residual stream.", &C::width, 1, 65536, true},
     Field{"context", "N", kModel, "The most tokens the model sees at once.", &C::context, 1, 1 << 20, true},
+    Field{"kv-heads", "N", kModel, "Heads of keys and values, shared by the attention heads; 0 for one each.",
+          &C::kv_heads, 0, 65536, true, false, true},
+    Field{"window", "N", kModel, "Tokens that attention looks back at, its own included; 0 for all.", &C::window, 0,
+          1 << 20, true, false, true},
     Field{"dropout", "P", kModel, "Probability to drop embeddings, attention weights and branches in training.",
           &C::dropout, 0, 0.99},
     Field{"bias", "", kModel, "Give linear layers and norms a bias.", &C::bias, 0, 0, true},
@@ -228,6 +232,9 @@ void set_field(TrainConfig& config, const Field& field, std::string_view text) {
 void check_config(const TrainConfig& config) {
   if (config.width % config.heads != 0)
     fail_usage("heads", cat("a number that divides the width ", config.width), cat(config.heads));
+  if (config.kv_heads != 0 && config.heads % config.kv_heads != 0)
+    fail_usage("kv-heads", cat("a number that divides the ", config.heads, " heads, or 0 for as many"),
+               cat(config.kv_heads));
   if (config.min_lr > config.lr)
     fail_usage("min-lr", cat("at most lr, ", config.lr), cat(config.min_lr),
                "give a smaller --min-lr or a larger --lr");
@@ -279,7 +286,8 @@ TrainConfig config_from_json(std::string_view json, std::string_view where, Trai
     } catch (const UsageError& error) { throw UsageError(cat(where, ": ", error.what())); }
   }
   for (const Field& field : kFields)
-    if (complete && field.part_of_model && find(field.name) == members.end()) fail_usage(where, field.name, "none");
+    if (complete && field.part_of_model && !field.newer && find(field.name) == members.end())
+      fail_usage(where, field.name, "none");
   return base;
 }
 
@@ -289,6 +297,8 @@ GptConfig model_config(const TrainConfig& config, int64_t vocabulary) {
           .layers = config.layers,
           .heads = config.heads,
           .width = config.width,
+          .kv_heads = config.kv_heads,
+          .window = config.window,
           .dropout = config.dropout,
           .bias = config.bias,
           .gelu = config.gelu,

@@ -26,6 +26,7 @@ struct TrainConfig {
   double val_fraction = 0.1;
 
   int64_t layers = 4, heads = 4, width = 128, context = 64;
+  int64_t kv_heads = 0, window = 0;
   double dropout = 0.0;
   bool bias = false;
   Gelu gelu = Gelu::erf;
@@ -55,6 +56,7 @@ struct Field {
   double least = 0, most = 0;  // of numbers
   bool part_of_model = false;  // fixed once a model exists: its shape, its tokens, the split of its text
   bool or_auto = false;        // "auto", which is -1, is a value too
+  bool newer = false;          // models of older versions do not tell it, and have its default
 };
 [[nodiscard]] std::span<const Field> fields();
 // Throws UsageError with the nearest name; `where` is what the name was found in.
