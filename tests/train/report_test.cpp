@@ -73,7 +73,7 @@ TEST_CASE("report: the log has the first step, every n-th, and each evaluation w
   Log log(true);
   Report report({.log_path = folder / "log", .steps = 10, .log_every = 4, .tokens_a_step = 32, .best_possible = 0.5},
                 log);
-  report.event("start", "\"threads\":2");
+  report.event(ThreadsEvent{.step = 0, .threads = 2});
   for (int64_t step = 1; step <= 10; ++step)
     report.step({.step = step, .loss = 1.0 / static_cast<double>(step), .norm = 2, .rate = 1e-3}, 0.5);
   ModelState state;
@@ -84,7 +84,7 @@ TEST_CASE("report: the log has the first step, every n-th, and each evaluation w
   report.sample(10, "a \"quote\"\n\x1b[2J\xff");
   const auto lines = lines_of(folder / "log");
   REQUIRE(lines.size() == 6);
-  CHECK(without_clock(lines[0]) == nlohmann::json{{"event", "start"}, {"threads", 2}});
+  CHECK(without_clock(lines[0]) == nlohmann::json{{"event", "threads"}, {"step", 0}, {"threads", 2}});
   for (const auto& [line, step] : {std::pair{1, 1}, {2, 4}, {3, 8}}) {
     const auto& json = lines[static_cast<size_t>(line)];
     CHECK(json.at("event") == "step");

@@ -1,6 +1,7 @@
 #include "train/base/json_text.h"
 
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
 #include "train/base/utf8.h"
@@ -135,27 +136,9 @@ void JsonReader::refuse(std::string_view expected) const {
        at_ < text_.size() ? cat("'", printable(text_.substr(at_, 96), 24), "'") : "the end of the text");
 }
 
-void append_json_string(std::string& out, std::string_view text) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  out += '"';
-  for (size_t at = 0; at < text.size();) {
-    const char c = text[at];
-    const size_t named = std::string_view("\"\\\b\f\n\r\t").find(c);
-    if (named != std::string_view::npos) {
-      out += {'\\', "\"\\bfnrt"[named]};
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += {'\\', 'u', '0', '0', kDigits[c >> 4], kDigits[c & 15]};
-    } else {
-      at += append_unbroken(out, text, at);
-      continue;
-    }
-    ++at;
-  }
-  out += '"';
-}
-
 // Outside of strings JSON is ASCII without controls, so wherever such a character stands, an escape may.
-std::string with_escaped_breaks(std::string_view json) {
+std::string json_text(const nlohmann::ordered_json& value, int indent) {
+  const std::string json = value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   std::string out;
   out.reserve(json.size());
   for (size_t at = 0; at < json.size();) at += append_unbroken(out, json, at);

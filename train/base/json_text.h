@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -58,11 +59,9 @@ class JsonReader {
   size_t at_ = 0;
 };
 
-// The text as a JSON string with its quotes. Escaped are what JSON demands and what breaks lines or steers terminals
-// where JSON is read line by line: DEL, the C1 controls (U+0085 among them), U+2028 and U+2029. The text is valid
-// UTF-8.
-void append_json_string(std::string& out, std::string_view text);
-// What another writer made, with those escaped too. It means the same.
-[[nodiscard]] std::string with_escaped_breaks(std::string_view json);
+// How all JSON is written: on one line, or with `indent` blanks a level; no new line at the end. What is not UTF-8
+// becomes U+FFFD. Escaped are, besides what JSON demands, what breaks lines or steers terminals where JSON is read line
+// by line: DEL, the C1 controls (U+0085 among them), U+2028 and U+2029.
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
 
 }  // namespace tril

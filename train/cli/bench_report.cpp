@@ -1,4 +1,5 @@
 #include "train/cli/bench_report.h"
+#include "train/base/json_text.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "train/base/utf8.h"
-#include "train/cli/json_output.h"
 #include "train/run/report.h"
 
 namespace tril::cli {

@@ -1,4 +1,5 @@
 // tril eval: a model's loss on a text.
+#include "train/base/json_text.h"
 #include "train/run/evaluate.h"
 
 #include <cmath>
@@ -10,7 +11,6 @@
 #include "train/base/threads.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
-#include "train/cli/json_output.h"
 #include "train/cli/output.h"
 #include "train/cli/shell.h"
 #include "train/data/corpus.h"

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "nn/gpt.h"
+#include "train/base/json_text.h"
 #include "train/base/utf8.h"
 #include "train/cli/command.h"
 #include "train/cli/flags.h"
-#include "train/cli/json_output.h"
 #include "train/cli/output.h"
 
 namespace tril::cli {

@@ -21,12 +21,6 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-// What a run leaves is no text: without this a run inside the folder that it trains on would change its own text.
-bool is_run(const fs::path& folder) {
-  std::error_code unreadable;
-  return fs::exists(folder / kLastFile, unreadable) || fs::exists(folder / kModelFile, unreadable);
-}
-
 // No text has these, whatever its encoding: the C0 controls but for what ends lines and pages, tab, backspace, escape.
 bool is_odd_control(uint32_t unit) {
   constexpr uint32_t kBackspace = 8, kCarriageReturn = 13, kEscape = 27;
@@ -117,7 +111,7 @@ class Finder {
       if (is_hidden(at->path())) {
         ++hidden;
         if (at->is_directory(unreadable)) at.disable_recursion_pending();
-      } else if (fs::is_directory(status) && is_run(at->path())) {
+      } else if (fs::is_directory(status) && is_run(at->path())) {  // else a run in it would change its own text
         ++runs;
         at.disable_recursion_pending();
       } else if (fs::is_regular_file(status)) {

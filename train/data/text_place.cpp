@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "train/base/files.h"
 #include "train/base/json_text.h"
@@ -19,12 +20,10 @@ std::string name_of(const std::string& path) {
 }  // namespace
 
 void store_text_paths(const std::string& folder, const std::vector<std::string>& paths) {
-  std::string json = "{\"paths\":[";
-  for (const std::string& path : paths) {
-    if (&path != &paths.front()) json += ',';
-    append_json_string(json, is_utf8(path) ? path : printable(path));
-  }
-  write_file_atomically(folder + "/" + kTextFile, json + "]}\n");
+  nlohmann::ordered_json json;
+  auto& shown = json["paths"] = nlohmann::ordered_json::array();
+  for (const std::string& path : paths) shown.push_back(is_utf8(path) ? path : printable(path));
+  write_file_atomically(folder + "/" + kTextFile, json_text(json) + "\n");
 }
 
 std::optional<std::vector<std::string>> stored_text_paths(const std::string& folder) {

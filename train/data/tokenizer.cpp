@@ -1,6 +1,7 @@
 #include "train/data/tokenizer.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -82,9 +83,7 @@ std::string Tokenizer::to_json() const {
   if (kind_ == TokenKind::kByte) return R"({"tokens":"byte"})";
   std::string all;
   for (const char32_t c : chars_) append_utf8(all, c);
-  std::string out = R"({"tokens":"char","chars":)";
-  append_json_string(out, all);
-  return out + '}';
+  return json_text({{"tokens", "char"}, {"chars", all}});
 }
 
 std::optional<int32_t> Tokenizer::find(char32_t value) const {

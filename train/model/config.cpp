@@ -253,19 +253,15 @@ TrainConfig preset(std::string_view name) {
 std::span<const std::string_view> preset_names() { return kPresetNames; }
 
 std::string config_to_json(const TrainConfig& config, bool one_line) {
-  std::string json = "{";
+  auto json = nlohmann::ordered_json::object();
   for (const Field& field : kFields) {
-    json += cat(json.size() > 1 ? "," : "", one_line ? "" : "\n  ");
-    append_json_string(json, field.name);
-    json += one_line ? ":" : ": ";
     const std::string text = field_text(config, field);
     const bool quoted = std::holds_alternative<TokenKind TrainConfig::*>(field.member) ||
                         std::holds_alternative<Gelu TrainConfig::*>(field.member) ||
                         std::holds_alternative<Precision TrainConfig::*>(field.member) || text == "auto";
-    if (quoted) append_json_string(json, text);
-    if (!quoted) json += text;
+    json[std::string(field.name)] = quoted ? nlohmann::ordered_json(text) : nlohmann::ordered_json::parse(text);
   }
-  return json + (one_line ? "}" : "\n}\n");
+  return one_line ? json_text(json) : json_text(json, 2) + "\n";
 }
 
 TrainConfig config_from_json(std::string_view json, std::string_view where, TrainConfig base, bool complete) {

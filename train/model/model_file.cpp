@@ -40,23 +40,24 @@ bool is_mask(const SafetensorsEntry& entry) {
 }
 
 std::string state_to_json(const ModelState& state) {
-  std::string json = cat("{\"step\":", state.step, ",\"samples\":", state.samples);
-  if (!std::isnan(state.loss)) json += cat(",\"loss\":", state.loss);
+  nlohmann::ordered_json json = {{"step", state.step}, {"samples", state.samples}};
+  if (!std::isnan(state.loss)) json["loss"] = state.loss;
   if (!std::isnan(state.loss) && state.rule)
-    json +=
-        cat(",\"measured\":{\"eval_tokens\":", state.rule->eval_tokens, ",\"dtype\":\"", state.rule->precision, "\"}");
-  if (!std::isnan(state.best_loss)) json += cat(",\"best_loss\":", state.best_loss, ",\"best_step\":", state.best_step);
-  json += ",\"isa\":";
-  append_json_string(json, state.isa);
-  const TextIdentity& text = state.text;
-  const auto truth = [](bool value) { return value ? "true" : "false"; };
-  json += cat(",\"text\":{\"bytes\":", text.bytes, ",\"crc32\":", text.crc32, ",\"all_files\":", truth(text.all_files),
-              ",\"old_split\":", truth(text.old_split), ",\"names\":[");
-  for (const std::string& name : text.names) {
-    if (&name != &text.names.front()) json += ',';
-    append_json_string(json, is_utf8(name) ? name : printable(name));
+    json["measured"] = {{"eval_tokens", state.rule->eval_tokens}, {"dtype", name_of(state.rule->precision)}};
+  if (!std::isnan(state.best_loss)) {
+    json["best_loss"] = state.best_loss;
+    json["best_step"] = state.best_step;
   }
-  return json + "]}}";
+  json["isa"] = state.isa;
+  const TextIdentity& text = state.text;
+  auto names = nlohmann::ordered_json::array();
+  for (const std::string& name : text.names) names.push_back(is_utf8(name) ? name : printable(name));
+  json["text"] = {{"bytes", text.bytes},
+                  {"crc32", text.crc32},
+                  {"all_files", text.all_files},
+                  {"old_split", text.old_split},
+                  {"names", names}};
+  return json_text(json);
 }
 
 constexpr int64_t kMostWhole = int64_t{1} << 53;  // what every reader holds exactly

@@ -15,11 +15,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kWanted = "a run folder or a model file";
 
-bool is_run(const fs::path& folder) {
-  std::error_code unreadable;
-  return fs::exists(folder / kModelFile, unreadable) || fs::exists(folder / kLastFile, unreadable);
-}
-
 [[noreturn]] void refuse_folder(const std::string& path) {
   std::vector<std::string> runs;
   std::error_code error;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -31,7 +32,7 @@ constexpr std::array<DtypeInfo, 22> kDtypes{{
     {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
 }};
 
-std::string quoted(std::string_view name) { return cat("'", printable(name, 80), "'"); }
+std::string in_quotes(std::string_view name) { return cat("'", printable(name, 80), "'"); }
 
 // The value of one tensor's key.
 SafetensorsEntry read_entry(JsonReader& json, const std::string& name, std::string_view where) {
@@ -40,7 +41,7 @@ SafetensorsEntry read_entry(JsonReader& json, const std::string& name, std::stri
   bool has_shape = false;
   std::vector<int64_t> offsets;
   const auto once = [&](bool seen, std::string_view key) {
-    TRIL_CHECK(!seen, where, cat("one ", key, " for tensor ", quoted(name)), "two");
+    TRIL_CHECK(!seen, where, cat("one ", key, " for tensor ", in_quotes(name)), "two");
   };
   json.object([&](const std::string& key) {
     if (key == "dtype") {
@@ -50,22 +51,22 @@ SafetensorsEntry read_entry(JsonReader& json, const std::string& name, std::stri
       once(std::exchange(has_shape, true), key);
       json.array([&] {
         TRIL_CHECK(entry.shape.size() < kMaxRank, where, cat("at most ", kMaxRank, " dimensions"), "more",
-                   cat("see tensor ", quoted(name)));
+                   cat("see tensor ", in_quotes(name)));
         entry.shape.push_back(json.unsigned_integer());
       });
     } else if (key == "data_offsets") {
       once(!offsets.empty(), key);
       json.array([&] {
-        TRIL_CHECK(offsets.size() < 2, where, cat("two data_offsets for tensor ", quoted(name)), "more");
+        TRIL_CHECK(offsets.size() < 2, where, cat("two data_offsets for tensor ", in_quotes(name)), "more");
         offsets.push_back(json.unsigned_integer());
       });
-      TRIL_CHECK(offsets.size() == 2, where, cat("two data_offsets for tensor ", quoted(name)), cat(offsets.size()));
+      TRIL_CHECK(offsets.size() == 2, where, cat("two data_offsets for tensor ", in_quotes(name)), cat(offsets.size()));
     } else {
-      fail(where, cat("dtype, shape and data_offsets for tensor ", quoted(name)), quoted(key));
+      fail(where, cat("dtype, shape and data_offsets for tensor ", in_quotes(name)), in_quotes(key));
     }
   });
   TRIL_CHECK(dtype && has_shape && offsets.size() == 2, where,
-             cat("dtype, shape and data_offsets for tensor ", quoted(name)),
+             cat("dtype, shape and data_offsets for tensor ", in_quotes(name)),
              cat("no ", !dtype       ? "dtype"
                         : !has_shape ? "shape"
                                      : "data_offsets"));
@@ -87,7 +88,7 @@ Header read_json(std::string_view text, std::string_view where) {
       json.object([&](const std::string& name) {
         TRIL_CHECK(header.metadata.size() < kMaxMetadata, where, cat("at most ", kMaxMetadata, " metadata"), "more");
         TRIL_CHECK(header.metadata.emplace(name, json.string()).second, where,
-                   cat("one metadata value for ", quoted(name)), "two");
+                   cat("one metadata value for ", in_quotes(name)), "two");
       });
       return;
     }
@@ -111,7 +112,7 @@ void check_unique(const std::vector<SafetensorsEntry>& entries, std::string_view
   const std::vector<size_t> order = by_name(entries);
   for (size_t i = 1; i < order.size(); ++i) {
     const std::string& name = entries[order[i]].name;
-    TRIL_CHECK(name != entries[order[i - 1]].name, where, cat("one tensor named ", quoted(name)), "two");
+    TRIL_CHECK(name != entries[order[i - 1]].name, where, cat("one tensor named ", in_quotes(name)), "two");
   }
 }
 
@@ -119,13 +120,13 @@ void check_unique(const std::vector<SafetensorsEntry>& entries, std::string_view
 void check_ranges(const std::vector<SafetensorsEntry>& entries, int64_t data_bytes, std::string_view where) {
   int64_t previous = 0;
   for (const SafetensorsEntry& entry : entries) {
-    TRIL_CHECK(entry.begin == previous, where, cat("tensor ", quoted(entry.name), " to begin at data byte ", previous),
-               cat(entry.begin));
+    TRIL_CHECK(entry.begin == previous, where,
+               cat("tensor ", in_quotes(entry.name), " to begin at data byte ", previous), cat(entry.begin));
     TRIL_CHECK(entry.end >= entry.begin, where,
-               cat("tensor ", quoted(entry.name), " to end at ", entry.begin, " or later"), cat(entry.end));
+               cat("tensor ", in_quotes(entry.name), " to end at ", entry.begin, " or later"), cat(entry.end));
     const int64_t size = byte_size(entry, where);
     TRIL_CHECK(entry.end - entry.begin == size, where,
-               cat(size, " bytes for tensor ", quoted(entry.name), " by its dtype and shape"),
+               cat(size, " bytes for tensor ", in_quotes(entry.name), " by its dtype and shape"),
                cat(entry.end - entry.begin));
     previous = entry.end;
   }
@@ -158,28 +159,29 @@ int dtype_rank(std::string_view dtype) {
 void check_name(std::string_view name, std::string_view where) {
   TRIL_CHECK(name != kMetadataKey, where, "a tensor name", "__metadata__, which the format keeps for itself");
   TRIL_CHECK(name.size() <= kMaxName, where, cat("tensor names of at most ", kMaxName, " bytes"),
-             cat(name.size(), " in ", quoted(name)));
+             cat(name.size(), " in ", in_quotes(name)));
   for (size_t at = 0; at < name.size();) {
     const Utf8Char c = decode_utf8(name, at);
-    TRIL_CHECK(c.fault == Utf8Fault::kNone, where, "tensor names in UTF-8", quoted(name));
+    TRIL_CHECK(c.fault == Utf8Fault::kNone, where, "tensor names in UTF-8", in_quotes(name));
     TRIL_CHECK(c.code_point >= 0x20 && (c.code_point < 0x7F || c.code_point > 0x9F), where,
-               "tensor names without control characters", quoted(name));
+               "tensor names without control characters", in_quotes(name));
     at += static_cast<size_t>(c.length);
   }
 }
 
 int64_t byte_size(const SafetensorsEntry& entry, std::string_view where) {
   const int rank = dtype_rank(entry.dtype);
-  TRIL_CHECK(rank >= 0, where, cat("a dtype that safetensors has for tensor ", quoted(entry.name)),
-             quoted(entry.dtype));
+  TRIL_CHECK(rank >= 0, where, cat("a dtype that safetensors has for tensor ", in_quotes(entry.name)),
+             in_quotes(entry.dtype));
   int64_t bits = kDtypes[static_cast<size_t>(rank)].bits;
   for (const int64_t dimension : entry.shape) {
     TRIL_CHECK(dimension >= 0 && !__builtin_mul_overflow(bits, dimension, &bits), where,
-               cat("a size for tensor ", quoted(entry.name), " that 63 bits hold"),
+               cat("a size for tensor ", in_quotes(entry.name), " that 63 bits hold"),
                cat("an overflow at dimension ", dimension));
   }
-  TRIL_CHECK(bits % 8 == 0, where, cat("whole bytes for tensor ", quoted(entry.name)), cat(bits, " bits"));
-  TRIL_CHECK(bits / 8 <= kMaxOffset, where, cat("at most 2^53 bytes for tensor ", quoted(entry.name)), cat(bits / 8));
+  TRIL_CHECK(bits % 8 == 0, where, cat("whole bytes for tensor ", in_quotes(entry.name)), cat(bits, " bits"));
+  TRIL_CHECK(bits / 8 <= kMaxOffset, where, cat("at most 2^53 bytes for tensor ", in_quotes(entry.name)),
+             cat(bits / 8));
   return bits / 8;
 }
 
@@ -194,32 +196,14 @@ Header parse_header(std::string_view text, int64_t data_bytes, std::string_view 
 }
 
 std::string header_text(const Header& header) {
-  std::string out = "{";
-  const auto separate = [&] {
-    if (out.back() != '{' && out.back() != '[') out += ',';
-  };
-  if (!header.metadata.empty()) {
-    append_json_string(out, kMetadataKey);
-    out += ":{";
-    for (const auto& [key, value] : header.metadata) {
-      separate();
-      append_json_string(out, key);
-      out += ':';
-      append_json_string(out, value);
-    }
-    out += '}';
-  }
-  for (const SafetensorsEntry& entry : header.entries) {
-    separate();
-    append_json_string(out, entry.name);
-    out += cat(":{\"dtype\":\"", entry.dtype, "\",\"shape\":[");
-    for (const int64_t dimension : entry.shape) {
-      separate();
-      append(out, dimension);
-    }
-    out += cat("],\"data_offsets\":[", entry.begin, ',', entry.end, "]}");
-  }
-  out += '}';
+  auto json = nlohmann::ordered_json::object();
+  if (!header.metadata.empty()) json[std::string(kMetadataKey)] = header.metadata;
+  auto& members = json.get_ref<nlohmann::ordered_json::object_t&>();  // not by name: that looks through all of them
+  for (const SafetensorsEntry& entry : header.entries)
+    members.emplace_back(
+        entry.name, nlohmann::ordered_json{
+                        {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}});
+  std::string out = json_text(json);
   out.resize((out.size() + 7) / 8 * 8, ' ');
   return out;
 }

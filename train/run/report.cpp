@@ -12,7 +12,6 @@
 #include <fstream>
 #include <system_error>
 
-#include "train/base/json_text.h"
 #include "train/base/utf8.h"
 
 namespace tril {
@@ -151,10 +150,9 @@ void LineFile::give_up(const std::string& what) {
 
 Report::Report(Options options, Log& log) : options_(std::move(options)), log_(log), file_(options_.log_path, log) {}
 
-void Report::event(std::string_view name, std::string_view members) {
+void Report::event(const Event& event) {
   const double seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count();
-  file_.append(cat("{\"event\":\"", name, "\"", members.empty() ? "" : ",", members, ",\"seconds\":", fixed(seconds, 3),
-                   ",\"time\":\"", time_of_day(), "\"}"));
+  file_.append(json_line(event, options_.unit == "bytes" ? "bytes" : "chars", seconds, time_of_day()));
 }
 
 bool Report::due(Clock::duration interval) {
@@ -187,9 +185,11 @@ void Report::step(const StepResult& result, double seconds) {
   begun_ = true;
   last_ = result;
   if (result.step == 1 || result.step % options_.log_every == 0)
-    event("step", cat("\"step\":", result.step, ",\"loss\":", result.loss, ",\"norm\":", result.norm,
-                      ",\"lr\":", result.rate, ",\"", options_.unit == "bytes" ? "bytes" : "chars",
-                      "_per_s\":", fixed(static_cast<double>(options_.tokens_a_step) / seconds, 0)));
+    event(StepEvent{.step = result.step,
+                    .loss = result.loss,
+                    .norm = result.norm,
+                    .rate = result.rate,
+                    .tokens_a_second = static_cast<double>(options_.tokens_a_step) / seconds});
   if (log_.is_live()) {
     if (due(100ms)) log_.live(progress());
   } else if (result.step < options_.steps && due(10s)) {  // of the last one, its evaluation tells
@@ -200,33 +200,29 @@ void Report::step(const StepResult& result, double seconds) {
 void Report::evaluating(int64_t step) { log_.live(cat("step ", step, "/", options_.steps, "  evaluating")); }
 
 void Report::evaluation(const ModelState& state) {
-  last_.step = state.step;
-  std::string line, members = cat("\"step\":", state.step);
-  if (!std::isnan(state.loss)) {
-    validation_ = state.loss;
-    validated_ = state.step;
-    members += cat(",\"loss\":", state.loss);
-    if (!std::isnan(state.best_loss)) {  // as it is until a model could be stored
-      members += cat(",\"best_loss\":", state.best_loss);
-      if (state.step != state.best_step) line += cat("  best so far ", fixed(state.best_loss, 4));
-    }
-    if (options_.best_possible) {
-      line += cat("  best possible ", fixed(*options_.best_possible, 4));
-      members += cat(",\"best_possible\":", *options_.best_possible);
-    }
+  const auto known = [](double loss) { return std::isnan(loss) ? std::nullopt : std::optional(loss); };
+  EvalEvent told{.step = state.step, .loss = known(state.loss), .best_step = state.best_step};
+  if (told.loss) {
+    told.best_loss = known(state.best_loss);  // none until a model could be stored
+    told.best_possible = options_.best_possible;
+    validation_ = told.loss;
+    validated_ = told.step;
   }
-  log_.note(progress() + line);
+  last_.step = told.step;
+  std::string line = progress();
+  if (told.best_loss && told.step != told.best_step) line += cat("  best so far ", fixed(*told.best_loss, 4));
+  if (told.best_possible) line += cat("  best possible ", fixed(*told.best_possible, 4));
+  log_.note(line);
   said_ = Clock::now();
-  event("eval", members);
+  event(told);
 }
 
 void Report::sample(int64_t step, std::string_view text) {
-  std::string whole, json;
+  std::string whole;
   Utf8Stream stream;
   stream.push(text, whole);
   stream.flush(whole);
-  append_json_string(json, whole);
-  event("sample", cat("\"step\":", step, ",\"text\":", json));
+  event(SampleEvent{step, whole});
   std::string indented = "  | ";
   for (size_t at = 0; at < whole.size();) {
     const auto length = static_cast<size_t>(decode_utf8(whole, at).length);

@@ -10,6 +10,7 @@
 
 #include "train/base/files.h"
 #include "train/base/log.h"
+#include "train/run/events.h"
 #include "train/run/trainer.h"
 
 namespace tril {
@@ -56,9 +57,9 @@ class Report {
   void forget_after(int64_t step, bool evaluated) { seconds_before_ = file_.forget_after(step, evaluated); }
   // In a folder that was made anew.
   void reopen() { file_.reopen(); }
-  // A line of log.jsonl: `members` follow "event" in the object, and then "seconds", which the run has taken so far in
-  // all its processes together, and "time", the time of day in UTC.
-  void event(std::string_view name, std::string_view members);
+  // A line of log.jsonl, with the seconds that the run has taken so far in all its processes together, and the time of
+  // day in UTC.
+  void event(const Event& event);
   void step(const StepResult& result, double seconds);
   void evaluating(int64_t step);
   void evaluation(const ModelState& state);

@@ -55,9 +55,7 @@ void Run::begin() {
   store_config();
   remember_save();
   if (options_.begun) options_.begun();
-  report_.event("start", cat("\"version\":\"", TRIL_VERSION, "\",\"parameters\":", parts_.model.params->count(),
-                             ",\"threads\":", parts_.context.threads(),
-                             ",\"config\":", config_to_json(parts_.model.training, true)));
+  report_.event(StartEvent{parts_.model.params->count(), parts_.context.threads(), parts_.model.training});
 }
 
 // Of the checkpoint just saved, or resumed from. It is kept open to tell it from any that another process puts there.
@@ -83,8 +81,7 @@ void Run::resume(bool changed) {
   if (!changed) attempt("the configuration", [&] { store_config(); });
   failure_.clear();  // of models, which is what counts at the run's end
   recall_best();
-  report_.event("resume", cat("\"step\":", saved_step_, ",\"threads\":", parts_.context.threads(),
-                              ",\"config\":", config_to_json(parts_.model.training, true)));
+  report_.event(ResumeEvent{saved_step_, parts_.context.threads(), parts_.model.training});
 }
 
 // So that what is changed stays so, whenever the run ends.
@@ -171,8 +168,10 @@ bool Run::measure_best_again() {
   failure_.clear();  // it is there with its old loss, and would be measured again
   parts_.log.note(cat("the best model, of step ", best.state.step, ": validation loss ", fixed(*loss, 4),
                       " as it is measured from here on", std::isnan(before) ? "" : cat(", was ", fixed(before, 4))));
-  report_.event("best", cat("\"step\":", best.state.step, std::isfinite(*loss) ? cat(",\"loss\":", *loss) : "",
-                            std::isnan(before) ? "" : cat(",\"was\":", before)));
+  BestEvent told{.step = best.state.step};
+  if (std::isfinite(*loss)) told.loss = *loss;
+  if (!std::isnan(before)) told.was = before;
+  report_.event(told);
   other_best_.reset();
   return true;
 }
@@ -321,7 +320,7 @@ void Run::choose_threads(double step_seconds) {
   if (!thread_choice_) return;
   const bool changed = thread_choice_->took(step_seconds);
   const int chosen = thread_choice_->chosen();
-  if (changed) report_.event("threads", cat("\"step\":", trainer_.steps_done(), ",\"threads\":", chosen));
+  if (changed) report_.event(ThreadsEvent{trainer_.steps_done(), chosen});
   const auto now = std::chrono::steady_clock::now();
   if (chosen != said_threads_ && now >= say_threads_) {
     parts_.log.note(cat("threads: ", chosen, " from here on, the fastest of those timed (",
@@ -382,7 +381,7 @@ bool Run::train() {
       if (parts_.data.val_size() == 0) keep_if_best();
     }
   } catch (const NonFiniteError& error) {
-    report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"not finite\""));
+    report_.event(StopEvent{trainer_.steps_done(), "not finite"});
     throw Error(cat(error.what(), "; the last good checkpoint is that of step ", saved_step_, ", ",
                     printable(parts_.folder.file(kLastFile))));
   } catch (const std::bad_alloc&) {
@@ -392,7 +391,7 @@ bool Run::train() {
     save_what_is_learned();
     throw Error(cat(error.what(), "; step ", saved_step_, " is saved, --resume goes on from there"));
   }
-  report_.event("stop", cat("\"step\":", trainer_.steps_done(), ",\"reason\":\"", done ? "done" : "signal", "\""));
+  report_.event(StopEvent{trainer_.steps_done(), done ? "done" : "signal"});
   TRIL_CHECK(failure_.empty(), printable(parts_.folder.path()), "the run's last save to work", failure_);
   return done;
 }
