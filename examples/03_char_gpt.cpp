@@ -58,12 +58,11 @@ tril::Text load(const std::string& file) {
 
 // One character after another: the model says how likely each is to come next, and chance picks. A lower temperature
 // makes what is likely likelier.
-std::string write(const tril::ParamStore& store, const tril::GptConfig& config, const tril::Tokenizer& tokenizer,
-                  int64_t length) {
+std::string write(const tril::LanguageModel& model, const tril::Tokenizer& tokenizer, int64_t length) {
   constexpr double kTemperature = 0.8;
-  tril::Decoder decoder(store, config);
+  tril::Decoder decoder(model);
   std::vector<int32_t> written = {tokenizer.start_token()};
-  std::vector<double> weights(static_cast<size_t>(config.vocabulary));
+  std::vector<double> weights(static_cast<size_t>(model.vocabulary()));
   for (int64_t i = 0; i < length; ++i) {
     const std::span<const float> logits = decoder.feed(written.back());
     double total = 0.0;
@@ -125,7 +124,7 @@ void run(const Arguments& arguments) {
       count = 0;
     }
   }
-  std::printf("\nWhat it writes now:\n%s\n", write(store, config, tokenizer, 400).c_str());
+  std::printf("\nWhat it writes now:\n%s\n", write(model, tokenizer, 400).c_str());
 }
 
 }  // namespace

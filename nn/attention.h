@@ -23,9 +23,15 @@ class SelfAttention {
   SelfAttention(const Scope& scope, const MultiHeadAttentionOptions& options);
   // lengths (B), i32, optional: how many positions of each sample are real.
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& lengths = {}) const;
+  // Some heads of keys with the queries that look at them, and what is kept of earlier tokens' keys and values. The
+  // share of c_proj's sums lacks its bias.
+  [[nodiscard]] std::unique_ptr<ShareStep> decode_share(DecodeMemory& memory, int64_t share) const;
+  [[nodiscard]] const Param& output_bias() const { return c_proj_.bias; }
+  [[nodiscard]] int64_t decode_bytes_a_token(const DecodeOptions& options) const;  // of keys and values, of all shares
 
  private:
   AttentionOptions options_;
+  int64_t width_;
   Linear c_attn_, c_proj_;
 };
 

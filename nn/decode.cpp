@@ -1,79 +1,79 @@
 #include "nn/decode.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
-
-#include "core/attention/one_query.h"
-#include "core/attention/pattern.h"
-#include "core/kernels/convert.h"
-#include "core/kernels/math.h"
-#include "core/kernels/norm_rows.h"
-#include "core/machine/avx512.h"
 
 namespace tril {
 namespace {
 
+constexpr int64_t kMostStreams = 1 << 16;
 constexpr int64_t kWorthDividing = 16;  // rows, between the members of a team
-constexpr float kEpsilon = 1e-5f;
 
-#if defined(__x86_64__)
-template <class W>
-TRIL_AVX512 void multiply_many(const float* x, int64_t row_x, int64_t rows, const panels::Matrix<W>& w,
-                               const float* bias, float* y, int64_t row_y) {
-  panels::product<8>(x, row_x, rows, w, bias, y, row_y);
-}
-#endif
+// Enough shares to keep a team busy, few enough that each has work worth a meeting.
+int64_t shares_of(const LanguageModel& model) { return model.width() < 256 ? 2 : model.width() < 768 ? 4 : 8; }
 
-template <class W>
-TRIL_INLINE void multiply_few(const float* x, int64_t row_x, int64_t rows, const panels::Matrix<W>& w,
-                              const float* bias, float* y, int64_t row_y) {
-  panels::product(x, row_x, rows, w, bias, y, row_y);
+DecodeOptions options_of(const LanguageModel& model, int64_t streams, DType weights) {
+  TRIL_CHECK(streams >= 1 && streams <= kMostStreams, "decoder", cat("1 to ", kMostStreams, " streams"), cat(streams));
+  TRIL_CHECK(weights == DType::f32 || weights == DType::bf16, "decoder", "weights of f32 or bf16", name_of(weights));
+  return {.shares = shares_of(model), .streams = streams, .context = model.context(), .weights = weights};
 }
 
-template <class W>
-void multiply_by(const float* x, int64_t row_x, int64_t rows, const panels::Matrix<W>& w, const float* bias, float* y,
-                 int64_t row_y) {
-#if defined(__x86_64__)
-  if (rows >= 8 && cpu_has(CpuLevel::avx512)) return multiply_many(x, row_x, rows, w, bias, y, row_y);
-#endif
-  cloned<multiply_few<W>>(x, row_x, rows, w, bias, y, row_y);
+// Half a layer takes longer the wider it is, and so may the wait for a member with more of it.
+int patience_of(const LanguageModel& model) {
+  return static_cast<int>(std::min<int64_t>(Team::kPatience + model.width() * model.width() / 16, 1 << 24));
 }
 
-TRIL_INLINE void normalise(const float* x, const float* weight, const float* bias, float* y, int64_t n) {
-  const auto [mean, r] = norm_rows::statistics(x, n, kEpsilon);
-  norm_rows::normalise(x, mean, r, weight, bias, y, n);
+int64_t checked_threads(int64_t threads) {
+  TRIL_CHECK(threads >= 1, "decoder", "at least 1 thread", cat(threads));
+  return threads;
 }
 
-TRIL_INLINE void gelu_erf(float* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] = math::gelu_erf(x[i]);
-}
-
-TRIL_INLINE void gelu_tanh(float* x, int64_t n) {
-  constexpr float kTwice = 1.5957691216057308f, kCubic = 0.044715f;  // 2 sqrt(2/pi)
-  for (int64_t i = 0; i < n; ++i) x[i] *= math::sigmoid(kTwice * x[i] * (1.0f + kCubic * x[i] * x[i]));
-}
-
-TRIL_INLINE void add_row(const float* x, float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] += x[i];
-}
-
-template <class W>
-TRIL_INLINE void attend_head(const float* q, const one_query::Seen<W>& seen, int64_t D, float scale, float* scores,
-                             float* out) {
-  one_query::attend(q, seen, D, scale, scores, out);
+// So that all lies in one block: the store's own size, what fills packed matrices up, and the streams.
+int64_t expected_bytes(const LanguageModel& model, const DecodeOptions& options) {
+  const ParamStore& params = model.params();
+  int64_t padding = 0;
+  for (const ParamInfo& param : params.params())
+    if (param.decays()) padding += options.shares * panels::kPanel * param.value.shape.last();
+  return (params.elements() + padding) * size_of(options.weights) +
+         options.streams * options.context * model.decode_bytes_a_token(options);
 }
 
 }  // namespace
 
-void Decoder::multiply(const Work& work, const float* x, int64_t row_x, const Weight& w, const float* bias, float* y,
-                       int64_t row_y) {
-  if (w.tiles.data != nullptr)
-    bf16_rows::product(x, row_x, work.rows, w.tiles, bias, y, row_y, work.rounded);
-  else if (w.narrow.data != nullptr)
-    multiply_by(x, row_x, work.rows, w.narrow, bias, y, row_y);
-  else
-    multiply_by(x, row_x, work.rows, w.wide, bias, y, row_y);
+Decoder::Decoder(const LanguageModel& model, int64_t threads, int64_t streams, DType weights)
+    : options_(options_of(model, streams, weights)),
+      vocabulary_(model.vocabulary()),
+      width_(model.width()),
+      stride_(PackedWeight::padded(model.width())),
+      team_(static_cast<int>(std::min(checked_threads(threads), options_.shares)), patience_of(model)) {
+  model.params().expect_frozen("decoder");
+  (void)memory_.allocate(expected_bytes(model, options_));
+  memory_.reset();
+  DecodeMemory memory(memory_, options_);
+  steps_ = model.decode_steps(memory);
+  for (int64_t i = 0; i < 2 * options_.shares; ++i) partial_.push_back(memory.room<float>(kDecodeRows * stride_));
+  logits_stride_ = PackedWeight::padded(vocabulary_);
+  logits_ = memory.room<float>(streams * logits_stride_);
+  row_logits_ = memory.room<float>(PackedProducts::rooms(std::min(streams, kDecodeRows)) * logits_stride_);
+  streams_.resize(static_cast<size_t>(streams));
+  for (Stream& stream : streams_) stream.tokens.resize(static_cast<size_t>(options_.context));
+  rows_.reserve(static_cast<size_t>(kDecodeRows));
+  together_.reserve(static_cast<size_t>(kDecodeRows));
+
+  int64_t scratch = 0, inputs = width_;
+  for (const DecodeSteps::Branch& branch : steps_.branches)
+    for (const auto& share : branch.shares) {
+      scratch = std::max(scratch, share->scratch_bytes());
+      inputs = std::max(inputs, share->most_inputs());
+    }
+  for (int member = 0; member < team_.size(); ++member)
+    work_.push_back({memory.room<float>(kDecodeRows * stride_), memory.room<float>(kDecodeRows * stride_),
+                     memory.room<std::byte>(scratch),
+                     memory.room<std::byte>(PackedProducts::scratch_bytes(weights, kDecodeRows, inputs))});
+}
+
+int64_t Decoder::stream_bytes(const LanguageModel& model, DType weights) {
+  return model.context() * model.decode_bytes_a_token(options_of(model, 1, weights));
 }
 
 const Decoder::Stream& Decoder::stream_at(int64_t index) const {
@@ -82,8 +82,7 @@ const Decoder::Stream& Decoder::stream_at(int64_t index) const {
 }
 
 void Decoder::check_token(int64_t token) const {
-  TRIL_CHECK(token >= 0 && token < config_.vocabulary, "decoder", cat("tokens from 0 to ", config_.vocabulary - 1),
-             cat(token));
+  TRIL_CHECK(token >= 0 && token < vocabulary_, "decoder", cat("tokens from 0 to ", vocabulary_ - 1), cat(token));
 }
 
 void Decoder::reset() {
@@ -92,7 +91,7 @@ void Decoder::reset() {
 
 std::span<const float> Decoder::logits(int64_t stream) const {
   TRIL_CHECK(stream_at(stream).position > 0, "decoder", "a stream that has seen a token", cat("stream ", stream));
-  return {logits_ + stream * logits_row_, static_cast<size_t>(config_.vocabulary)};
+  return {logits_ + stream * logits_stride_, static_cast<size_t>(vocabulary_)};
 }
 
 void Decoder::copy(int64_t from, int64_t to) {
@@ -100,17 +99,9 @@ void Decoder::copy(int64_t from, int64_t to) {
   (void)stream_at(to);
   if (from == to) return;
   streams_[static_cast<size_t>(to)] = source;
-  std::copy_n(logits_ + from * logits_row_, logits_row_, logits_ + to * logits_row_);
-  const auto copy_window = [&](auto* windows, int64_t row) {
-    const int64_t size = config_.context * row;
-    if (windows != nullptr) std::copy_n(windows + from * size, source.window * row, windows + to * size);
-  };
-  for (const Layer& layer : layers_)
-    for (const Part& part : layer.parts)
-      for (const Windows& windows : {part.keys, part.values}) {
-        copy_window(windows.wide, part.row);
-        copy_window(windows.narrow, part.row);
-      }
+  std::copy_n(logits_ + from * logits_stride_, logits_stride_, logits_ + to * logits_stride_);
+  for (const DecodeSteps::Branch& branch : steps_.branches)
+    for (const auto& share : branch.shares) share->copy(from, to, source.window);
 }
 
 std::span<const float> Decoder::feed(int64_t index, std::span<const int32_t> tokens) {
@@ -119,7 +110,7 @@ std::span<const float> Decoder::feed(int64_t index, std::span<const int32_t> tok
   for (const int32_t token : tokens) check_token(token);
   Stream& stream = streams_[static_cast<size_t>(index)];
   const auto count = static_cast<int64_t>(tokens.size());
-  const int64_t T = config_.context, gone_at_once = T - T / 2, before = stream.window;
+  const int64_t T = options_.context, gone_at_once = T - T / 2, before = stream.window;
   // A token that finds the window full makes room; however many do, only the last window has to be computed.
   const int64_t over = std::max<int64_t>(before + count - T, 0);
   const int64_t gone = (over + gone_at_once - 1) / gone_at_once * gone_at_once;
@@ -132,7 +123,7 @@ std::span<const float> Decoder::feed(int64_t index, std::span<const int32_t> tok
 
   for (int64_t first = gone > 0 ? 0 : before; first < stream.window;) {
     rows_.clear();
-    for (; first < stream.window && static_cast<int64_t>(rows_.size()) < kRows; ++first)
+    for (; first < stream.window && static_cast<int64_t>(rows_.size()) < kDecodeRows; ++first)
       rows_.push_back({index, first, stream.tokens[static_cast<size_t>(first)]});
     take_in(rows_, first == stream.window ? 1 : 0);
   }
@@ -154,19 +145,19 @@ void Decoder::feed_each(std::span<const Next> next) {
   };
   for (const Next& one : next) {
     Stream& stream = streams_[static_cast<size_t>(one.stream)];
-    if (stream.window == config_.context) {  // half of it is read anew, so it goes by itself
+    if (stream.window == options_.context) {  // half of it is read anew, so it goes by itself
       (void)feed(one.stream, {&one.token, 1});
       continue;
     }
     together_.push_back({one.stream, stream.window, one.token});
     stream.tokens[static_cast<size_t>(stream.window++)] = one.token;
     ++stream.position;
-    if (static_cast<int64_t>(together_.size()) == kRows) flush();
+    if (static_cast<int64_t>(together_.size()) == kDecodeRows) flush();
   }
   flush();
 }
 
-void Decoder::take_in(std::span<const Row> rows, int64_t wanted) {
+void Decoder::take_in(std::span<const DecodeRow> rows, int64_t wanted) {
   // On a busy machine the team is late, and one thread does it all for a while.
   if (team_.size() == 1 || alone_ > 0) {
     run(0, 1, rows, wanted);
@@ -180,125 +171,55 @@ void Decoder::take_in(std::span<const Row> rows, int64_t wanted) {
   }
   const auto first = static_cast<int64_t>(rows.size()) - wanted;
   for (int64_t i = 0; i < wanted; ++i)
-    std::copy_n(row_logits_ + i * logits_row_, logits_row_,
-                logits_ + rows[static_cast<size_t>(first + i)].stream * logits_row_);
+    std::copy_n(row_logits_ + i * logits_stride_, logits_stride_,
+                logits_ + rows[static_cast<size_t>(first + i)].stream * logits_stride_);
 }
 
-void Decoder::run(int member, int members, std::span<const Row> all, int64_t wanted) {
-  const int64_t C = config_.width, parts = static_cast<int64_t>(heads_.size()), rows = static_cast<int64_t>(all.size());
-  const int64_t begin = parts * member / members, end = parts * (member + 1) / members;
-  // Each member adds up the parts' results by itself, so that one meeting is enough; where rows are many, each does so
+void Decoder::run(int member, int members, std::span<const DecodeRow> all, int64_t wanted) {
+  const int64_t shares = options_.shares, rows = static_cast<int64_t>(all.size());
+  const int64_t begin = shares * member / members, end = shares * (member + 1) / members;
+  // Each member adds up the shares' results by itself, so that one meeting is enough; where rows are many, each does so
   // for some of them, and they meet twice.
   const bool divided = members > 1 && rows >= kWorthDividing;
-  Work work = work_[static_cast<size_t>(member)];
-  work.rows = rows;
-  if (divided) {
-    work.stream = work_[0].stream;
-    work.normed = work_[0].normed;
-  }
+  const Work& own = work_[static_cast<size_t>(member)];
+  const Work& common = divided ? work_[0] : own;
+  float *const x = common.x, *const normed = common.normed;
   const int64_t row_begin = divided ? rows * member / members : 0,
                 row_end = divided ? rows * (member + 1) / members : rows;
   const auto meet = [&](bool needed) {
     if (needed) team_.wait(member);
   };
-  std::optional<MatrixUnit> unit;
-  const auto prepare = [&] {
-    if (work.rounded != nullptr) unit.emplace(bf16_rows::rows_of_unit(work.rows));
-  };
-  prepare();
   for (int64_t row = row_begin; row < row_end; ++row) {
-    float* const x = work.stream + row * row_;
-    std::copy_n(position_table_ + all[static_cast<size_t>(row)].at * C, C, x);
-    cloned<add_row>(token_table_ + all[static_cast<size_t>(row)].token * C, x, C);
+    std::fill_n(x + row * stride_, width_, 0.0f);
+    for (const auto& input : steps_.inputs) (*input)(all[static_cast<size_t>(row)], x + row * stride_);
   }
 
-  int64_t turn = 0;
-  const auto partial = [&](int64_t part) { return partial_[static_cast<size_t>(2 * part + turn % 2)]; };
-  const auto half_a_layer = [&](const Norm& norm, const float* bias, auto&& compute) {
-    for (int64_t row = row_begin; row < row_end; ++row)
-      cloned<normalise>(work.stream + row * row_, norm.weight, norm.bias, work.normed + row * row_, C);
+  std::optional<PackedProducts> multiply(std::in_place, options_.weights, rows, own.products_scratch);
+  const DecodePass pass{all, *multiply, stride_, own.scratch};
+  size_t turn = 0;
+  for (const auto& [norm, steps, bias] : steps_.branches) {
+    const auto partial = [&](int64_t share) { return partial_[2 * static_cast<size_t>(share) + turn % 2]; };
+    for (int64_t row = row_begin; row < row_end; ++row) (*norm)(x + row * stride_, normed + row * stride_);
     meet(divided);
-    for (int64_t part = begin; part < end; ++part) compute(part, partial(part));
+    for (int64_t share = begin; share < end; ++share)
+      (*steps[static_cast<size_t>(share)])(pass, normed, partial(share));
     meet(members > 1);
     for (int64_t row = row_begin; row < row_end; ++row) {
-      float* const x = work.stream + row * row_;
-      for (int64_t part = 0; part < parts; ++part) cloned<add_row>(partial(part) + row * row_, x, C);
-      if (bias != nullptr) cloned<add_row>(bias, x, C);
+      for (int64_t share = 0; share < shares; ++share)
+        add_row(partial(share) + row * stride_, x + row * stride_, width_);
+      if (bias != nullptr) add_row(bias, x + row * stride_, width_);
     }
     ++turn;
-  };
-  for (const Layer& layer : layers_) {
-    half_a_layer(layer.ln_1, layer.attention_bias,
-                 [&](int64_t part, float* out) { attend(layer.parts[static_cast<size_t>(part)], all, work, out); });
-    half_a_layer(layer.ln_2, layer.mlp_bias,
-                 [&](int64_t part, float* out) { think(layer.parts[static_cast<size_t>(part)], work, out); });
   }
   if (wanted == 0) return;
   for (int64_t row = std::max(row_begin, rows - wanted); row < row_end; ++row)
-    cloned<normalise>(work.stream + row * row_, ln_f_.weight, ln_f_.bias, work.normed + row * row_, C);
+    (*steps_.norm)(x + row * stride_, normed + row * stride_);
   meet(divided);
-  const float* const x = work.normed + (rows - wanted) * row_;
-  work.rows = wanted;
-  prepare();
-  for (int64_t part = begin; part < end; ++part) {
-    const Head& head = heads_[static_cast<size_t>(part)];
-    multiply(work, x, row_, head.weight, nullptr, row_logits_ + head.first, logits_row_);
+  multiply.emplace(options_.weights, wanted, own.products_scratch);
+  for (int64_t share = begin; share < end; ++share) {
+    const auto& [weight, first] = steps_.head[static_cast<size_t>(share)];
+    (*multiply)(normed + (rows - wanted) * stride_, stride_, weight, nullptr, row_logits_ + first, logits_stride_);
   }
-}
-
-// Keeps keys and values of the rows, then lets each look back.
-void Decoder::attend(const Part& part, std::span<const Row> all, const Work& work, float* out) const {
-  multiply(work, work.normed, row_, part.qkv, part.qkv_bias, work.qkv, work.qkv_row);
-  if (narrow_) {
-    keep<bf16>(part, all, work);
-    look_back<bf16>(part, all, work);
-  } else {
-    keep<float>(part, all, work);
-    look_back<float>(part, all, work);
-  }
-  multiply(work, work.mixed, work.mixed_row, part.attention_projection, nullptr, out, row_);
-}
-
-template <class W>
-void Decoder::keep(const Part& part, std::span<const Row> all, const Work& work) const {
-  const int64_t size = part.heads * head_size_;
-  for (int64_t row = 0; row < work.rows; ++row) {
-    const auto [stream, t, token] = all[static_cast<size_t>(row)];
-    const float* const k = work.qkv + row * work.qkv_row + part.group * size;
-    const int64_t at = (stream * config_.context + t) * part.row;
-    for (const auto& [from, windows] : {std::pair{k, part.keys}, std::pair{k + size, part.values}}) {
-      W* const to = of<W>(windows) + at;
-      convert(from, to, size);
-      std::fill(to + size, to + part.row, W{});
-    }
-  }
-}
-
-template <class W>
-void Decoder::look_back(const Part& part, std::span<const Row> all, const Work& work) const {
-  const int64_t D = head_size_, stream_size = config_.context * part.row;
-  const AttentionPattern pattern{.causal = true, .window = config_.window, .keys = config_.context};
-  const float scale = 1.0f / std::sqrt(static_cast<float>(D));
-  for (int64_t row = 0; row < work.rows; ++row) {
-    const auto [stream, t, token] = all[static_cast<size_t>(row)];
-    const KeyRange seen = pattern.seen_by(t);
-    for (int64_t h = 0; h < part.heads * part.group; ++h) {
-      std::copy_n(work.qkv + row * work.qkv_row + h * D, D, work.query);
-      const int64_t at = stream * stream_size + seen.first * part.row + h / part.group * D;
-      cloned<attend_head<W>>(work.query,
-                             {of<W>(part.keys) + at, of<W>(part.values) + at, part.row, seen.last - seen.first}, D,
-                             scale, work.scores, work.mixed + row * work.mixed_row + h * D);
-    }
-  }
-}
-
-void Decoder::think(const Part& part, const Work& work, float* out) const {
-  multiply(work, work.normed, row_, part.fc, part.fc_bias, work.inner, work.inner_row);
-  for (int64_t row = 0; row < work.rows; ++row) {
-    float* const x = work.inner + row * work.inner_row;
-    config_.gelu == Gelu::erf ? cloned<gelu_erf>(x, part.fc.outputs) : cloned<gelu_tanh>(x, part.fc.outputs);
-  }
-  multiply(work, work.inner, work.inner_row, part.mlp_projection, nullptr, out, row_);
 }
 
 }  // namespace tril

@@ -31,16 +31,21 @@ Block::Block(const Scope& scope, const GptConfig& config)
 void Block::operator()(ResidualStream& stream) const {
   Tape& tape = *stream.sum().tape;
   const int64_t mark = tape.mark();
-  const Tensor before = stream.sum(), normed = ln_1_(stream), sum = stream.sum();
-  stream.add(attn_(normed));
-  stream.add(mlp_(ln_2_(stream)));
+  const Tensor before = stream.sum();
+  Tensor normed, sum;  // what the block begins with
+  each_branch([&](const LayerNorm& norm, const auto& branch) {
+    const Tensor x = norm(stream);
+    if (normed.data == nullptr) normed = x, sum = stream.sum();
+    stream.add(branch(x));
+  });
   if (!recompute_) return;
   if (sum.slot != before.slot) tape.discard(before);
   tape.discard_since(mark, {normed, sum, stream.sum(), stream.branch()});
 }
 
 Gpt::Gpt(ParamStore& store, const GptConfig& config)
-    : config_(checked(config)),
+    : store_(&store),
+      config_(checked(config)),
       wte_(Scope(store, "transformer") / "wte", config.vocabulary, config.width),
       wpe_(Scope(store, "transformer") / "wpe", config.context, config.width),
       drop_(config.dropout),
@@ -64,8 +69,39 @@ Tensor Gpt::operator()(const Tensor& ids) const {
   return linear(normed, wte_.weight);  // the head is the token embedding: (B, T, V)
 }
 
-Tensor Gpt::loss(const Tensor& ids, const Tensor& targets, const CrossEntropyOptions& options) const {
-  return cross_entropy((*this)(ids), targets, options);
+std::string Gpt::describe() const {
+  return cat(config_.layers, " layers, ", config_.width, " wide, context ", config_.context);
+}
+
+int64_t Gpt::decode_bytes_a_token(const DecodeOptions& options) const {
+  int64_t bytes = 0;
+  for (const Block& block : blocks_) bytes += block.decode_bytes_a_token(options);
+  return bytes;
+}
+
+// A share's weights lie one behind the other, in the order of their use.
+DecodeSteps Gpt::decode_steps(DecodeMemory& memory) const {
+  DecodeSteps steps;
+  steps.branches.resize(2 * blocks_.size());
+  for (int64_t share = 0; share < memory.options().shares; ++share) {
+    size_t at = 0;
+    for (const Block& block : blocks_)
+      block.each_branch([&](const LayerNorm&, const auto& branch) {
+        steps.branches[at++].shares.push_back(branch.decode_share(memory, share));
+      });
+    const Range tokens = memory.options().share_of(config_.vocabulary, share, PackedWeight::padded(1));
+    steps.head.push_back({memory.pack_rows(wte_.weight, {tokens}), tokens.begin});
+  }
+  size_t at = 0;
+  for (const Block& block : blocks_)
+    block.each_branch([&](const LayerNorm& norm, const auto& branch) {
+      steps.branches[at].norm = norm.decode_step(memory);
+      steps.branches[at++].bias = memory.copy(branch.output_bias());
+    });
+  steps.norm = ln_f_.decode_step(memory);
+  steps.inputs.push_back(wte_.decode_step(memory));
+  steps.inputs.push_back(wpe_.decode_step(memory));
+  return steps;
 }
 
 void GptConfig::check() const {
@@ -82,23 +118,6 @@ void GptConfig::check() const {
              cat("a number that divides the ", heads, " heads, or 0 for as many"), cat(kv_heads));
   TRIL_CHECK(window >= 0 && window <= int64_t{1} << 20, "window", cat("0 to ", int64_t{1} << 20), cat(window));
   TRIL_CHECK(dropout >= 0.0 && dropout < 1.0, "dropout", "0 <= dropout < 1", cat(dropout));
-}
-
-int64_t GptConfig::parameters() const {
-  const int64_t norm = bias ? 2 * width : width;
-  const int64_t qkv = width + 2 * (width / heads * attention().key_heads());
-  const int64_t block = 2 * norm + qkv * width + 9 * width * width + (bias ? qkv + 6 * width : 0);
-  return (vocabulary + context) * width + layers * block + norm;
-}
-
-double GptConfig::step_flops(int64_t batch) const {
-  const auto number = [](int64_t value) { return static_cast<double>(value); };
-  const double tokens = number(batch) * number(context),
-               qkv = number(width + 2 * (width / heads * attention().key_heads())),
-               weights = number(layers * width) * (qkv + number(9 * width)) + number(vocabulary * width);
-  const int64_t seen = window == 0 ? context : std::min(window, context);  // by the last query; each before it one less
-  const double pairs = number(batch) * (number(seen) * number(seen + 1) / 2.0 + number(context - seen) * number(seen));
-  return 6.0 * tokens * weights + 12.0 * pairs * number(layers * width);
 }
 
 }  // namespace tril

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nn/attention.h"
+#include "nn/language_model.h"
 #include "nn/layers.h"
 #include "nn/positions.h"
 
@@ -29,17 +30,23 @@ struct GptConfig {
   }
   // Throws, naming the field, where a model cannot be made.
   void check() const;
-  [[nodiscard]] int64_t parameters() const;
-  // Floating-point operations of one training step on `batch` whole contexts: 6 a weight and token, and attention's
-  // products over the pairs of the T x T that see each other.
-  [[nodiscard]] double step_flops(int64_t batch) const;
 };
 
-// Looks back with attention, then thinks with an MLP; each adds to the residual stream.
+// Looks back with attention, then goes through an MLP: two branches, each of which reads the normed residual stream and
+// is added to it.
 class Block {
  public:
   Block(const Scope& scope, const GptConfig& config);
   void operator()(ResidualStream& stream) const;
+  // visit(norm, branch) for each, in order: said once, for the forward pass and for decoding.
+  template <class Visit>
+  void each_branch(Visit&& visit) const {
+    visit(ln_1_, attn_);
+    visit(ln_2_, mlp_);
+  }
+  [[nodiscard]] int64_t decode_bytes_a_token(const DecodeOptions& options) const {
+    return attn_.decode_bytes_a_token(options);
+  }
 
  private:
   bool recompute_;
@@ -49,18 +56,23 @@ class Block {
   Mlp mlp_;
 };
 
-class Gpt {
+class Gpt final : public LanguageModel {
  public:
   // Adds its parameters to the store, named as nanoGPT's: transformer.wte.weight, transformer.h.0.attn.c_attn.weight, …
   Gpt(ParamStore& store, const GptConfig& config);
 
-  // ids (B, T) of i32 on a tape, T at most the context -> logits (B, T, V).
-  [[nodiscard]] Tensor operator()(const Tensor& ids) const;
-  // The cross-entropy of the targets (B, T), in nats: by default its mean, with targets of -1 ignored.
-  [[nodiscard]] Tensor loss(const Tensor& ids, const Tensor& targets, const CrossEntropyOptions& options = {}) const;
+  [[nodiscard]] Tensor operator()(const Tensor& ids) const override;
   [[nodiscard]] const GptConfig& config() const { return config_; }
+  [[nodiscard]] const ParamStore& params() const override { return *store_; }
+  [[nodiscard]] int64_t vocabulary() const override { return config_.vocabulary; }
+  [[nodiscard]] int64_t context() const override { return config_.context; }
+  [[nodiscard]] int64_t width() const override { return config_.width; }
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] int64_t decode_bytes_a_token(const DecodeOptions& options) const override;
+  [[nodiscard]] DecodeSteps decode_steps(DecodeMemory& memory) const override;
 
  private:
+  const ParamStore* store_;
   GptConfig config_;
   Embedding wte_;
   LearnedPositions wpe_;

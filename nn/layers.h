@@ -1,8 +1,10 @@
 // The layers a transformer is made of. A layer is made once, in a scope that names its parameters, and called as often
-// as you like: calling is const and the tape is found in the operand. Shapes: B batch, T time, C width.
+// as you like: calling is const and the tape is found in the operand. What a layer does for a token in decoding stands
+// beside its call (nn/decode_steps.h). Shapes: B batch, T time, C width.
 #pragma once
 
 #include "core/ops.h"
+#include "nn/decode_steps.h"
 #include "nn/params.h"
 
 namespace tril {
@@ -23,6 +25,7 @@ class Embedding {
  public:
   Embedding(const Scope& scope, int64_t count, int64_t width);
   [[nodiscard]] Tensor operator()(const Tensor& ids) const;
+  [[nodiscard]] std::unique_ptr<InputStep> decode_step(DecodeMemory& memory) const;
   Param weight;
 };
 
@@ -55,6 +58,7 @@ class LayerNorm {
   LayerNorm(const Scope& scope, int64_t width, bool bias = true, double epsilon = 1e-5);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;
   [[nodiscard]] Tensor operator()(ResidualStream& stream) const;
+  [[nodiscard]] std::unique_ptr<RowStep> decode_step(DecodeMemory& memory) const;
   Param weight, bias;
 
  private:
@@ -71,6 +75,9 @@ class Mlp {
   Mlp(const Scope& scope, int64_t width, int64_t inner, bool bias, Gelu form,
       double projection_deviation = kInitDeviation);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;
+  // Some units, whose share of c_proj's sums lacks its bias.
+  [[nodiscard]] std::unique_ptr<ShareStep> decode_share(DecodeMemory& memory, int64_t share) const;
+  [[nodiscard]] const Param& output_bias() const { return c_proj_.bias; }
 
  private:
   Linear c_fc_, c_proj_;

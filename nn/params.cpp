@@ -50,17 +50,20 @@ const ParamInfo& ParamStore::add(const std::string& name, const Shape& shape, co
   elements_ += (shape.count() + per_line - 1) / per_line * per_line;
   count_ += shape.count();
   names_.push_back(name);
-  return params_.emplace_back(std::move(param));
+  const ParamInfo& added = params_.emplace_back(std::move(param));
+  by_name_.emplace(added.name, &added);
+  return added;
 }
 
 void ParamStore::freeze(Fill fill) {
   TRIL_CHECK(!frozen(), "parameters", "freeze() once", cat("a second call on the store of ", some_names()),
              "its parameters have their values and their place");
-  values_ = std::make_unique<MemoryBlock>(std::max(elements_, int64_t{1}) * size_of(dtype_));
-  std::memset(values_->data(), 0, static_cast<size_t>(values_->bytes()));
+  memory_ = fill == Fill::planned ? Memory::planned : Memory::real;
+  values_ = std::make_unique<MemoryBlock>(std::max(elements_, int64_t{1}) * size_of(dtype_), memory_);
+  if (memory_ == Memory::real) std::memset(values_->data(), 0, static_cast<size_t>(values_->bytes()));
   for (ParamInfo& param : params_) {
     param.value.data = values_->data() + offset(param) * size_of(dtype_);
-    if (fill == Fill::zero) continue;
+    if (fill != Fill::initial) continue;
     dispatch("parameters", dtype_, [&](auto type) { fill_initial(param.value.ptr<decltype(type)>(), param, seed_); });
   }
 }
@@ -82,8 +85,8 @@ std::string ParamStore::some_names() const {
 }
 
 void ParamStore::expect_frozen(std::string_view where) const {
-  TRIL_CHECK(frozen(), where, "a store whose parameters have their values",
-             cat("one that still grows, with ", some_names()),
+  TRIL_CHECK(frozen() && memory_ == Memory::real, where, "a store whose parameters have their values",
+             cat(frozen() ? "one that only plans, with " : "one that still grows, with ", some_names()),
              "call its freeze() when all modules are made: it lays the parameters out and fills them");
 }
 
@@ -100,17 +103,16 @@ int64_t ParamStore::offset(const ParamInfo& param) const {
 }
 
 const ParamInfo* ParamStore::find(std::string_view name) const {
-  const auto found =
-      std::find_if(params_.begin(), params_.end(), [&](const ParamInfo& param) { return param.name == name; });
-  return found == params_.end() ? nullptr : &*found;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 GradStore::GradStore(const ParamStore& params)
     : params_(params),
-      gradients_(std::max(params.elements(), int64_t{1}) * size_of(params.dtype())),
+      gradients_(std::max(params.elements(), int64_t{1}) * size_of(params.dtype()), params.memory()),
       received_(params.params().size(), 0) {
-  params.expect_frozen("gradients");
-  std::memset(gradients_.data(), 0, static_cast<size_t>(gradients_.bytes()));
+  if (params.memory() == Memory::real) params.expect_frozen("gradients");
+  if (params.memory() == Memory::real) std::memset(gradients_.data(), 0, static_cast<size_t>(gradients_.bytes()));
   for (const ParamInfo& param : params.params()) offsets_.push_back(params.offset(param) * size_of(params.dtype()));
   binding_ = {.values = params_.data(),
               .gradients = gradients_.data(),

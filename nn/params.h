@@ -16,6 +16,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/autograd/tape.h"
@@ -48,12 +50,14 @@ class ParamStore {
   // Throws, naming the parameter, if the name is taken or the store is frozen.
   const ParamInfo& add(const std::string& name, const Shape& shape, const Init& init);
   // Lays the values of all parameters out in one buffer and fills them; or leaves them 0, where others are loaded over
-  // them. A frozen store grows no more; before, its parameters have no values and modules cannot be called.
-  enum class Fill : uint8_t { initial, zero };
+  // them; or makes no buffer at all, for passes of a context that plans. A frozen store grows no more; before, its
+  // parameters have no values and modules cannot be called.
+  enum class Fill : uint8_t { initial, zero, planned };
   void freeze(Fill fill = Fill::initial);
 
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] bool frozen() const { return values_ != nullptr; }
+  [[nodiscard]] Memory memory() const { return memory_; }
   void expect_frozen(std::string_view where) const;  // throws in its name, with those of the parameters
   [[nodiscard]] const std::deque<ParamInfo>& params() const { return params_; }
   [[nodiscard]] const ParamInfo* find(std::string_view name) const;
@@ -76,6 +80,8 @@ class ParamStore {
   std::deque<ParamInfo> params_;  // a deque: modules point at its elements
   std::vector<std::string> names_;
   std::vector<int64_t> offsets_;
+  std::unordered_map<std::string_view, const ParamInfo*> by_name_;
+  Memory memory_ = Memory::real;
   std::unique_ptr<MemoryBlock> values_, shadow_;
   int64_t count_ = 0, elements_ = 0;
 };

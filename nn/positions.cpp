@@ -1,5 +1,6 @@
 #include "nn/positions.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -34,6 +35,10 @@ Tensor LearnedPositions::operator()(const Tensor& x) const {
   return add(x, embedding(x.tape->constant<int32_t>({x.shape[1]}, first), weight));
 }
 
+std::unique_ptr<InputStep> LearnedPositions::decode_step(DecodeMemory& memory) const {
+  return table_step(memory.copy(weight), weight.info().value.shape.last(), TableRow::of_place);
+}
+
 SinusoidalPositions::SinusoidalPositions(int64_t context, int64_t width) : context_(context), width_(width) {
   TRIL_CHECK(context > 0 && width > 0, "positions", "a context and a width of at least 1",
              cat(context, " and ", width));
@@ -55,6 +60,12 @@ Tensor SinusoidalPositions::operator()(const Tensor& x) const {
   const void* const table =
       x.dtype == DType::f64 ? static_cast<const void*>(table_.data()) : static_cast<const void*>(table_f32_.data());
   return add(x, x.tape->view({x.shape[1], width_}, x.dtype, table));
+}
+
+std::unique_ptr<InputStep> SinusoidalPositions::decode_step(DecodeMemory& memory) const {
+  auto* const table = memory.room<float>(context_ * width_);
+  std::copy(table_f32_.begin(), table_f32_.end(), table);
+  return table_step(table, width_, TableRow::of_place);
 }
 
 }  // namespace tril

@@ -13,6 +13,7 @@ class LearnedPositions {
  public:
   LearnedPositions(const Scope& scope, int64_t context, int64_t width);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;
+  [[nodiscard]] std::unique_ptr<InputStep> decode_step(DecodeMemory& memory) const;
   Param weight;
 };
 
@@ -22,6 +23,7 @@ class SinusoidalPositions {
  public:
   SinusoidalPositions(int64_t context, int64_t width);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;
+  [[nodiscard]] std::unique_ptr<InputStep> decode_step(DecodeMemory& memory) const;  // with a copy of the table
   [[nodiscard]] double at(int64_t position, int64_t column) const;
 
  private:

@@ -1,5 +1,7 @@
 #include "core/autograd/op.h"
 
+#include "core/machine/arena.h"
+
 #include <algorithm>
 
 #include "core/autograd/tape.h"
@@ -33,6 +35,11 @@ void Infer::expect_same_dtype(int i, const char* operand) const {
 void Infer::expect_rank_at_least(int i, const char* operand, int rank) const {
   TRIL_CHECK(shape(i).rank() >= rank, op_, cat(operand, " with at least ", rank, rank == 1 ? " axis" : " axes"),
              cat("shape ", shape(i)));
+}
+
+std::span<const int32_t> Infer::numbers(int i) const {
+  if (is_planned(in(i).data)) return {};
+  return {in(i).ptr<int32_t>(), static_cast<size_t>(in(i).count())};
 }
 
 int Infer::checked_axis(int i, int64_t axis) const {

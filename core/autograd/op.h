@@ -79,6 +79,8 @@ class Infer {
   void expect_floating_or_bf16(int i, const char* operand) const;  // what dispatch_with_bf16 takes
   void expect_same_dtype(int i, const char* operand) const;        // as operand 0's
   void expect_rank_at_least(int i, const char* operand, int rank) const;
+  // The whole numbers (i32) of an operand, to be checked; none in a pass that is only planned.
+  [[nodiscard]] std::span<const int32_t> numbers(int i) const;
   // Axis from 0 or, negative, from the end; returns it counted from 0.
   [[nodiscard]] int checked_axis(int i, int64_t axis) const;
 

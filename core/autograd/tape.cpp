@@ -53,7 +53,7 @@ Tensor Tape::allocate(const Shape& shape, DType dtype) {
 }
 
 void Tape::poison(void* data, int64_t bytes) const {
-  if (context_.poison) std::memset(data, 0xff, static_cast<size_t>(bytes));
+  if (context_.poison && !context_.plans()) std::memset(data, 0xff, static_cast<size_t>(bytes));
 }
 
 Tensor Tape::copy_in(const char* what, const Shape& shape, DType dtype, const void* values, int64_t count,
@@ -62,7 +62,7 @@ Tensor Tape::copy_in(const char* what, const Shape& shape, DType dtype, const vo
   TRIL_CHECK(count == shape.count(), what, cat(shape.count(), " values for shape ", shape), cat(count));
   TRIL_CHECK(!wants_gradient || is_floating(dtype), what, "f32, f64 or bf16", name_of(dtype));
   const Tensor tensor = allocate(shape, dtype);
-  if (count > 0) std::memcpy(tensor.data, values, static_cast<size_t>(tensor.bytes()));
+  if (count > 0 && !context_.plans()) std::memcpy(tensor.data, values, static_cast<size_t>(tensor.bytes()));
   const Tensor added = add_slot(tensor, wants_gradient && training());
   slots_.back().keeps_gradient = wants_gradient;
   return added;
@@ -93,6 +93,9 @@ bool Tape::is_bound(const Tensor& parameter) const {
 }
 
 int32_t Tape::slot_of_parameter(const char* op, const Tensor& tensor) {
+  TRIL_CHECK(is_planned(tensor.data) == context_.plans(), op,
+             context_.plans() ? "parameters of a store that plans, as the context does" : "parameters with values",
+             "others");
   const auto index = static_cast<size_t>(tensor.slot);
   const bool bound = parameters_.gradients != nullptr && training();
   if (bound) {
@@ -169,7 +172,7 @@ std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span
                         {saved_.data() + record.first_saved, saved_count}, record.draws);
   {
     const Timed timed(context_.profile == nullptr ? nullptr : &profile_forward(record, forward));
-    op.forward(forward, attrs);
+    if (!context_.plans()) op.forward(forward, attrs);
   }
   if (wants_gradient) {
     records_.push_back(record);
@@ -244,7 +247,7 @@ void Tape::backward_record(const Record& record) {
                         record.draws);
   {
     const Timed timed(context_.profile == nullptr ? nullptr : &profile_backward(record));
-    record.op->backward(Backward(forward, record.plan, dout_, din_), record.attrs.data());
+    if (!context_.plans()) record.op->backward(Backward(forward, record.plan, dout_, din_), record.attrs.data());
   }
   finish_targets(record);
 }
@@ -260,10 +263,7 @@ void Tape::finish_targets(const Record& record) {
           if (targets_[j].slot == targets_[i].slot && targets_[j].temporary == nullptr) first = din_[j];
         return first;
       }();
-      dispatch_with_bf16(record.op->name, slot.value.dtype, [&](auto type) {
-        using T = decltype(type);
-        add_into(sum.ptr<T>(), din_[i].ptr<T>(), slot.value.count());
-      });
+      add_gradient(record.op->name, sum.tensor, din_[i].tensor.data);
       context_.memory().free(targets_[i].temporary, slot.value.bytes());
     }
     slot.has_gradient = true;
@@ -282,9 +282,16 @@ void Tape::keep(const char* op, Slot& slot) {
     slot.kept = std::exchange(slot.gradient, nullptr);
     return;
   }
-  dispatch_with_bf16(op, slot.value.dtype, [&](auto type) {
+  Tensor sum = slot.value;
+  sum.data = slot.kept;
+  add_gradient(op, sum, slot.gradient);
+}
+
+void Tape::add_gradient(const char* op, const Tensor& sum, const void* term) const {
+  if (context_.plans()) return;
+  dispatch_with_bf16(op, sum.dtype, [&](auto type) {
     using T = decltype(type);
-    add_into(reinterpret_cast<T*>(slot.kept), reinterpret_cast<const T*>(slot.gradient), slot.value.count());
+    add_into(static_cast<T*>(sum.data), static_cast<const T*>(term), sum.count());
   });
 }
 
@@ -318,12 +325,9 @@ const Tape::Slot& Tape::checked_slot(const char* what, const Tensor& x) const {
   return slots_[static_cast<size_t>(x.slot)];
 }
 
-void Tape::run_backward(const Tensor& y, const BackwardOptions& options, const Tensor* cotangent) {
-  Slot& root = slots_[static_cast<size_t>(y.slot)];
-  TRIL_CHECK(training(), "backward", "a tape in train mode", "one in evaluate mode, which records nothing");
-  TRIL_CHECK(root.wants_gradient, "backward", "a tensor that depends on a variable or a bound parameter",
-             "one that depends on neither", "make an input with Tape::variable, or bind the parameters' gradients");
-  const Gradient seed = target_of(y.slot);
+// Backward begins with the cotangent, or with 1.
+void Tape::seed_gradient(const Tensor& y, const Gradient& seed, const Tensor* cotangent) const {
+  if (context_.plans()) return;
   dispatch_with_bf16("backward", y.dtype, [&](auto type) {
     using T = decltype(type);
     T* const gradient = seed.ptr<T>();
@@ -335,6 +339,14 @@ void Tape::run_backward(const Tensor& y, const BackwardOptions& options, const T
         gradient[i] = value;
     }
   });
+}
+
+void Tape::run_backward(const Tensor& y, const BackwardOptions& options, const Tensor* cotangent) {
+  Slot& root = slots_[static_cast<size_t>(y.slot)];
+  TRIL_CHECK(training(), "backward", "a tape in train mode", "one in evaluate mode, which records nothing");
+  TRIL_CHECK(root.wants_gradient, "backward", "a tensor that depends on a variable or a bound parameter",
+             "one that depends on neither", "make an input with Tape::variable, or bind the parameters' gradients");
+  seed_gradient(y, target_of(y.slot), cotangent);
   root.has_gradient = true;
   for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     backward_record(*record);
@@ -345,6 +357,7 @@ void Tape::run_backward(const Tensor& y, const BackwardOptions& options, const T
 
 // What an earlier step left there is not to be taken for a gradient of this one.
 void Tape::clear_unreceived() const {
+  if (context_.plans()) return;
   for (size_t i = 0; i < parameters_.offsets.size(); ++i) {
     if (parameters_.received[i] != 0) continue;
     const int64_t begin = parameters_.offsets[i],

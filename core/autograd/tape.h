@@ -148,6 +148,8 @@ class Tape {
   void finish_targets(const Record& record);
   void release_gradient(Slot& slot);
   void keep(const char* op, Slot& slot);
+  void add_gradient(const char* op, const Tensor& sum, const void* term) const;
+  void seed_gradient(const Tensor& y, const Gradient& seed, const Tensor* cotangent) const;
   [[nodiscard]] bool is_bound(const Tensor& parameter) const;
   void expect_all_received() const;
   void clear_unreceived() const;

@@ -39,6 +39,7 @@ std::string Tape::to_string() const {
 }
 
 std::string Tape::first_non_finite() {
+  if (context_.plans()) return {};
   for (const Record& record : records_)
     for (int32_t i = 0; i < record.plan.output_count; ++i) {
       remake(record.first_output + i);

@@ -14,11 +14,20 @@ constexpr int64_t kAlign = 64;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kSmallestBlock = int64_t{1} << 16;
 
+constexpr uintptr_t kNowhere = uintptr_t{1} << 62;  // no process has memory there
+
 constexpr int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
-MemoryBlock::MemoryBlock(int64_t bytes) : bytes_(round_up(bytes, bytes >= kHugePage ? kHugePage : kAlign)) {
+bool is_planned(const void* address) { return reinterpret_cast<uintptr_t>(address) >= kNowhere; }
+
+MemoryBlock::MemoryBlock(int64_t bytes, Memory memory)
+    : bytes_(round_up(bytes, bytes >= kHugePage ? kHugePage : kAlign)), memory_(memory) {
+  if (memory_ == Memory::planned) {
+    data_ = reinterpret_cast<std::byte*>(kNowhere);  // NOLINT(performance-no-int-to-ptr)
+    return;
+  }
   const int64_t alignment = bytes_ >= kHugePage ? kHugePage : kAlign;
   data_ = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(bytes_)));
   if (data_ == nullptr)
@@ -27,7 +36,9 @@ MemoryBlock::MemoryBlock(int64_t bytes) : bytes_(round_up(bytes, bytes >= kHugeP
   if (bytes_ >= kHugePage) (void)madvise(data_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);
 }
 
-MemoryBlock::~MemoryBlock() { std::free(data_); }
+MemoryBlock::~MemoryBlock() {
+  if (memory_ == Memory::real) std::free(data_);
+}
 
 std::byte* Arena::allocate(int64_t bytes) {
   bytes = std::max(round_up(bytes, kAlign), kAlign);
@@ -39,7 +50,7 @@ std::byte* Arena::allocate(int64_t bytes) {
   if (current_ == blocks_.size()) {
     const int64_t last = blocks_.empty() ? kSmallestBlock : blocks_.back().bytes();
     const int64_t wanted = blocks_.empty() && wanted_ > 0 ? wanted_ : std::min(2 * last, int64_t{256} << 20);
-    blocks_.emplace_back(std::max(bytes, wanted));
+    blocks_.emplace_back(std::max(bytes, wanted), memory_);
     ++system_allocations_;
   }
   std::byte* const data = blocks_[current_].data() + used_;

@@ -12,12 +12,18 @@
 
 namespace tril {
 
+// planned: only addresses, which nobody may read or write. For a pass that is not computed, to know what it takes.
+enum class Memory : uint8_t { real, planned };
+[[nodiscard]] bool is_planned(const void* address);
+
 // Bytes from the system, 2 MiB aligned and on huge pages where that pays. Freed by the destructor.
 class MemoryBlock {
  public:
-  explicit MemoryBlock(int64_t bytes);
+  explicit MemoryBlock(int64_t bytes, Memory memory = Memory::real);
   ~MemoryBlock();
-  MemoryBlock(MemoryBlock&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
+  MemoryBlock(MemoryBlock&& other) noexcept : data_(other.data_), bytes_(other.bytes_), memory_(other.memory_) {
+    other.data_ = nullptr;
+  }
   MemoryBlock& operator=(MemoryBlock&&) = delete;
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] int64_t bytes() const { return bytes_; }
@@ -25,11 +31,13 @@ class MemoryBlock {
  private:
   std::byte* data_;
   int64_t bytes_;
+  Memory memory_;
 };
 
 // A bump arena: allocate in order, give all back at once (or back to a mark).
 class Arena {
  public:
+  explicit Arena(Memory memory = Memory::real) : memory_(memory) {}
   [[nodiscard]] std::byte* allocate(int64_t bytes);  // 64-byte aligned
   void reset() noexcept;  // keeps the memory; several blocks become one, as large as they were used, when next asked
   struct Mark {
@@ -42,6 +50,7 @@ class Arena {
   [[nodiscard]] int64_t bytes() const;  // asked of the system and kept
 
  private:
+  Memory memory_;
   std::vector<MemoryBlock> blocks_;
   size_t current_ = 0;  // the block in use
   int64_t used_ = 0;    // bytes used of it
@@ -55,6 +64,7 @@ class Arena {
 // which repeat from layer to layer.
 class Pool {
  public:
+  explicit Pool(Memory memory = Memory::real) : memory_(memory) {}
   [[nodiscard]] std::byte* allocate(int64_t bytes);
   void free(void* buffer, int64_t bytes);
   void reset();  // all come back at once

@@ -15,7 +15,11 @@ constexpr int kMostThreads = 1024;
 }  // namespace
 
 Context::Context(const ContextOptions& options)
-    : threads_(available_threads()), seed_(options.seed), precision_(options.precision) {
+    : threads_(available_threads()),
+      seed_(options.seed),
+      precision_(options.precision),
+      plans_(options.plan),
+      memory_(options.plan ? Memory::planned : Memory::real) {
   TRIL_CHECK(precision_ == DType::f32 || precision_ == DType::bf16, "precision", "f32 or bf16", name_of(precision_));
   TRIL_CHECK(options.threads >= 0 && options.threads <= kMostThreads, "threads",
              cat("1 to ", kMostThreads, ", or 0 for as many as there are"), cat(options.threads));

@@ -26,6 +26,10 @@ struct ContextOptions {
   // bf16: the layers of nn/ store what products read as bf16. Parameters, sums, statistics, the residual stream and the
   // loss stay f32.
   DType precision = DType::f32;
+  // Nothing is computed and no memory taken: ops check their operands and say what they would make. memory().bytes()
+  // is then what the pass would take, and a Profile counts its operations. Tensors hold no numbers; parameters are of a
+  // store that was frozen to plan, too (nn/params.h).
+  bool plan = false;
 };
 
 class Context {
@@ -39,6 +43,7 @@ class Context {
   void use_threads(int64_t threads);  // from here on; 1 to most_threads()
   [[nodiscard]] uint64_t seed() const { return seed_; }
   [[nodiscard]] DType precision() const { return precision_; }
+  [[nodiscard]] bool plans() const { return plans_; }
   [[nodiscard]] Pool& memory() { return memory_; }  // of activations and their gradients
   [[nodiscard]] Arena& scratch(int thread = 0) { return scratch_[static_cast<size_t>(thread)]; }
 
@@ -68,6 +73,7 @@ class Context {
   int threads_;
   uint64_t seed_;
   DType precision_;
+  bool plans_;
   uint32_t step_ = 0, first_sample_ = 0;
   Pool memory_;
   std::vector<Arena> scratch_;  // one a thread

@@ -126,11 +126,10 @@ struct AttentionOp {
   static void infer_lengths(Infer& op, int operand, int64_t batch, int64_t keys) {
     TRIL_CHECK(op.in(operand).dtype == DType::i32 && op.shape(operand) == Shape{batch}, op.name(),
                cat("lengths (", batch, ") of i32"), cat(op.in(operand).dtype, " ", op.shape(operand)));
-    for (int64_t i = 0; i < batch; ++i) {
-      const int32_t length = op.in(operand).ptr<int32_t>()[i];
-      TRIL_CHECK(length >= 0 && length <= keys, op.name(), cat("lengths from 0 to ", keys),
-                 cat(length, " for sample ", i));
-    }
+    const std::span<const int32_t> lengths = op.numbers(operand);
+    for (size_t i = 0; i < lengths.size(); ++i)
+      TRIL_CHECK(lengths[i] >= 0 && lengths[i] <= keys, op.name(), cat("lengths from 0 to ", keys),
+                 cat(lengths[i], " for sample ", i));
     op.backward_reads_input(operand);
     op.no_gradient(operand);
   }

@@ -51,8 +51,8 @@ struct CrossEntropy {
     const Shape expected(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
     TRIL_CHECK(op.shape(1) == expected, op.name(), cat("targets ", expected, " for logits ", logits), cat(op.shape(1)));
     TRIL_CHECK(logits[-1] > 0, op.name(), "at least one class", cat("logits ", logits));
-    const auto* const target = op.in(1).ptr<int32_t>();
-    for (int64_t i = 0; i < op.in(1).count(); ++i)
+    const std::span<const int32_t> target = op.numbers(1);
+    for (size_t i = 0; i < target.size(); ++i)
       TRIL_CHECK((target[i] >= 0 && target[i] < logits[-1]) || target[i] == attrs.ignore_index, op.name(),
                  cat("targets from 0 to ", logits[-1] - 1, " or the ignored ", attrs.ignore_index),
                  cat(target[i], " at place ", i));

@@ -16,8 +16,8 @@ struct Embedding {
     const Shape &ids = op.shape(0), &weight = op.shape(1);
     TRIL_CHECK(weight.rank() == 2, op.name(), "weight (V, C)", cat("weight ", weight));
     TRIL_CHECK(ids.rank() < kMaxRank, op.name(), cat("ids with at most ", kMaxRank - 1, " axes"), cat("shape ", ids));
-    const auto* const id = op.in(0).ptr<int32_t>();
-    for (int64_t i = 0; i < ids.count(); ++i)
+    const std::span<const int32_t> id = op.numbers(0);
+    for (size_t i = 0; i < id.size(); ++i)
       TRIL_CHECK(id[i] >= 0 && id[i] < weight[0], op.name(), cat("ids from 0 to ", weight[0] - 1),
                  cat(id[i], " at place ", i));
     std::array<int64_t, kMaxRank> dims{};

@@ -11,6 +11,7 @@
 
 #include "core/base/random.h"
 #include "core/kernels/convert.h"
+#include "nn/gpt.h"
 #include "support/catch.h"
 
 namespace tril::test {
@@ -113,7 +114,7 @@ TEST_CASE("decode: logits equal those of the full forward pass, up to the contex
   for (const GptConfig& config : kConfigs) {
     INFO(label(config));
     SmallGpt model(config);
-    Decoder decoder(model.store, config);
+    Decoder decoder(model.gpt);
     std::vector<int32_t> window;
     double most = 0;
     for (const int32_t token : model.random_tokens(2 * config.context + config.context / 2 + 3)) {
@@ -136,7 +137,7 @@ TEST_CASE("decode: weights in the test give logits that tell tokens apart", "[de
 TEST_CASE("decode: greedy text over five contexts is the one made without a cache", "[decode]") {
   const GptConfig config{.vocabulary = 23, .context = 9, .layers = 2, .heads = 2, .width = 32};
   SmallGpt model(config, 3);
-  Decoder decoder(model.store, config);
+  Decoder decoder(model.gpt);
   std::vector<int32_t> window;
   int32_t cached = 4, uncached = 4;
   for (int i = 0; i < 5 * 9; ++i) {
@@ -152,7 +153,7 @@ TEST_CASE("decode: tokens fed together give what they give one by one", "[decode
     SmallGpt model(config);
     for (const DType weights : kWeights) {
       INFO(label(config) << ", " << name_of(weights));
-      Decoder single(model.store, config, 1, 1, weights), grouped(model.store, config, 1, 1, weights);
+      Decoder single(model.gpt, 1, 1, weights), grouped(model.gpt, 1, 1, weights);
       const std::vector<int32_t> tokens = model.random_tokens(config.width > 200 ? 36 : 7 * config.context + 80);
       size_t fed = 0;
       for (const size_t count : {1u, 2u, 3u, 5u, 8u, 13u, 34u, 1u, 60u}) {
@@ -174,9 +175,9 @@ TEST_CASE("decode: the number of threads does not change a bit", "[decode]") {
     SmallGpt model(config);
     for (const DType weights : kWeights) {
       INFO(label(config) << ", " << name_of(weights));
-      Decoder one(model.store, config, 1, 1, weights);
+      Decoder one(model.gpt, 1, 1, weights);
       for (const int threads : {2, 3, 8}) {
-        Decoder several(model.store, config, threads, 1, weights);
+        Decoder several(model.gpt, threads, 1, weights);
         one.reset();
         REQUIRE(several.threads() >= 2);
         const std::vector<int32_t> tokens = model.random_tokens(config.context + 6);
@@ -195,17 +196,17 @@ TEST_CASE("decode: with weights of bf16, logits are as near to those of f32 as t
     Context narrow_context({.threads = 1, .precision = DType::bf16});
     const std::vector<int32_t> tokens = model.random_tokens(config.context);
     const std::vector<float> exact = model.full_logits(tokens);
-    Decoder decoder(model.store, config, 2, 20, DType::bf16);
+    Decoder decoder(model.gpt, 2, 20, DType::bf16);
     const double off = distance(decoder.feed(tokens), exact);
     const double off_in_training = distance(model.full_logits(tokens, narrow_context), exact);
     CHECK(off <= 3 * off_in_training + 1e-6);
     CHECK((off > 0 || config.vocabulary == 1));
   }
   SmallGpt model(kConfigs[0]);
-  CHECK_THROWS_WITH(Decoder(model.store, kConfigs[0], 1, 1, DType::f64),
+  CHECK_THROWS_WITH(Decoder(model.gpt, 1, 1, DType::f64),
                     contains("decoder: expected weights of f32 or bf16, got f64"));
   for (const int64_t threads : {int64_t{0}, int64_t{-1}, -(int64_t{1} << 32), -(int64_t{1} << 32) + 1})
-    CHECK_THROWS_WITH(Decoder(model.store, kConfigs[0], threads),
+    CHECK_THROWS_WITH(Decoder(model.gpt, threads),
                       contains("decoder: expected at least 1 thread, got " + std::to_string(threads)));
 }
 
@@ -215,10 +216,9 @@ TEST_CASE("decode: a stream's logits are to the bit what they are alone, whateve
     for (const DType weights : kWeights) {
       INFO(label(config) << ", " << name_of(weights));
       const int64_t streams = config.width > 200 ? 9 : 70;  // more than go together, where that is quick
-      Decoder together(model.store, config, 1, streams, weights), shared(model.store, config, 2, streams, weights);
+      Decoder together(model.gpt, 1, streams, weights), shared(model.gpt, 2, streams, weights);
       std::vector<std::unique_ptr<Decoder>> alone;
-      for (int64_t i = 0; i < streams; ++i)
-        alone.push_back(std::make_unique<Decoder>(model.store, config, 1, 1, weights));
+      for (int64_t i = 0; i < streams; ++i) alone.push_back(std::make_unique<Decoder>(model.gpt, 1, 1, weights));
       const std::vector<int32_t> tokens = model.random_tokens(2000);
       const std::span<const int32_t> all(tokens);
       // Some streams begin with a prompt, of different lengths, and reach the context at different times.
@@ -253,7 +253,7 @@ TEST_CASE("decode: a copied stream goes on as the one it was copied from", "[dec
     SmallGpt model(config);
     for (const DType weights : kWeights) {
       INFO(label(config) << ", " << name_of(weights));
-      Decoder decoder(model.store, config, 1, 3, weights);
+      Decoder decoder(model.gpt, 1, 3, weights);
       const std::vector<int32_t> tokens = model.random_tokens(2 * config.context + 9);
       const std::span<const int32_t> other(tokens.data(), static_cast<size_t>(config.context) + 2);
       for (size_t i = 0; i < tokens.size(); ++i) {
@@ -276,7 +276,7 @@ TEST_CASE("decode: a copied stream goes on as the one it was copied from", "[dec
 
 TEST_CASE("decode: refuses streams that are not there, twice or out of order, and logits before a token", "[decode]") {
   SmallGpt model(kConfigs[1]);
-  Decoder decoder(model.store, model.config, 1, 2);
+  Decoder decoder(model.gpt, 1, 2);
   const int32_t token = 1;
   REQUIRE_THROWS_WITH(decoder.feed(2, {&token, 1}), contains("decoder: expected streams from 0 to 1, got 2"));
   REQUIRE_THROWS_WITH(decoder.copy(0, -1), contains("got -1"));
@@ -288,13 +288,13 @@ TEST_CASE("decode: refuses streams that are not there, twice or out of order, an
   const std::vector<Decoder::Next> foreign = {{0, 1}, {1, 11}};
   REQUIRE_THROWS_WITH(decoder.feed_each(foreign), contains("tokens from 0 to 10, got 11"));
   CHECK(decoder.position(0) == 0);  // nothing was taken in
-  REQUIRE_THROWS_WITH(Decoder(model.store, model.config, 1, 0), contains("streams, got 0"));
+  REQUIRE_THROWS_WITH(Decoder(model.gpt, 1, 0), contains("streams, got 0"));
   decoder.feed_each({});
 }
 
 TEST_CASE("decode: a reset forgets everything, and the logits stay at their address", "[decode]") {
   SmallGpt model(kConfigs[1]);
-  Decoder decoder(model.store, model.config);
+  Decoder decoder(model.gpt);
   const std::span<const float> first = decoder.feed(3);
   const std::vector<float> expected = copy(first);
   for (const int32_t token : model.random_tokens(30)) {
@@ -311,7 +311,7 @@ TEST_CASE("decode: a reset forgets everything, and the logits stay at their addr
 
 TEST_CASE("decode: the weights are a copy of the store's", "[decode]") {
   SmallGpt model(kConfigs[1]);
-  Decoder decoder(model.store, model.config);
+  Decoder decoder(model.gpt);
   const std::vector<float> expected = copy(decoder.feed(3));
   for (const ParamInfo& param : model.store.params())
     std::fill_n(param.value.ptr<float>(), param.value.count(), std::numeric_limits<float>::quiet_NaN());
@@ -323,13 +323,13 @@ TEST_CASE("decode: a NaN in the weights comes out as NaN, not as a number", "[de
   SmallGpt model(kConfigs[1]);
   model.store.find("transformer.h.1.attn.c_attn.weight")->value.ptr<float>()[40] =
       std::numeric_limits<float>::quiet_NaN();
-  Decoder decoder(model.store, model.config);
+  Decoder decoder(model.gpt);
   CHECK(std::isnan(decoder.feed(3)[0]));
 }
 
 TEST_CASE("decode: refuses tokens outside the vocabulary, and none at all", "[decode]") {
   SmallGpt model(kConfigs[1]);
-  Decoder decoder(model.store, model.config);
+  Decoder decoder(model.gpt);
   REQUIRE_THROWS_WITH(decoder.feed(11), contains("decoder: expected tokens from 0 to 10, got 11"));
   REQUIRE_THROWS_WITH(decoder.feed(int64_t{1} << 32), contains("from 0 to 10, got 4294967296"));
   REQUIRE_THROWS_WITH(decoder.feed(-1), contains("got -1"));
@@ -337,23 +337,15 @@ TEST_CASE("decode: refuses tokens outside the vocabulary, and none at all", "[de
   CHECK(decoder.position() == 0);
 }
 
-TEST_CASE("decode: refuses a store that is not this model's", "[decode]") {
-  SmallGpt model(kConfigs[1]);
-  GptConfig other = model.config;
-  other.layers = 4;
-  REQUIRE_THROWS_WITH(Decoder(model.store, other), contains("a parameter transformer.h.3.attn.c_attn.weight"));
-  other = model.config;
-  other.context = 9;
-  REQUIRE_THROWS_WITH(Decoder(model.store, other), contains("expected transformer.wpe.weight (9, 33), got (8, 33)"));
-  other = model.config;
-  other.heads = 0;
-  REQUIRE_THROWS_WITH(Decoder(model.store, other), contains("heads"));
-
-  ParamStore growing, wide(DType::f64);
-  const Gpt gpt(wide, model.config);
+TEST_CASE("decode: refuses a model whose weights it cannot read", "[decode]") {
+  const GptConfig& config = kConfigs[1];
+  ParamStore growing, wide(DType::f64), planned;
+  const Gpt unfinished(growing, config), of_f64(wide, config), without(planned, config);
   wide.freeze();
-  REQUIRE_THROWS_WITH(Decoder(growing, model.config), contains("got one that still grows"));
-  REQUIRE_THROWS_WITH(Decoder(wide, model.config), contains("decoder: expected parameters of f32, got f64"));
+  planned.freeze(ParamStore::Fill::planned);
+  REQUIRE_THROWS_WITH(Decoder(unfinished), contains("got one that still grows"));
+  REQUIRE_THROWS_WITH(Decoder(without), contains("got one that only plans"));
+  REQUIRE_THROWS_WITH(Decoder(of_f64), contains("decoder: expected parameters of f32, got f64"));
 }
 
 }  // namespace tril::test

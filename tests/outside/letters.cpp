@@ -12,7 +12,7 @@ int main() {
   const tril::GptConfig config{.vocabulary = tokenizer.size(), .context = 8, .layers = 1, .heads = 1, .width = 8};
   const tril::Gpt model(store, config);
   store.freeze();
-  tril::Decoder decoder(store, config);
+  tril::Decoder decoder(model);
   tril::Log log;
   log.note(tril::cat("logits: ", decoder.feed(tokenizer.start_token()).size()));
   try {

@@ -63,7 +63,7 @@ double loss_of_samples(Tiny& tiny, int64_t first, int64_t count) {
   std::vector<int32_t> inputs(static_cast<size_t>(count * config.context)), targets(inputs.size());
   tiny.data.batch(static_cast<uint64_t>(config.seed), first, count, config.context, inputs.data(), targets.data());
   Tape tape(tiny.context, Tape::Mode::evaluate);
-  return tiny.model.gpt
+  return tiny.model.lm
       ->loss(tape.constant<int32_t>({count, config.context}, inputs),
              tape.constant<int32_t>({count, config.context}, targets))
       .item();

@@ -56,7 +56,7 @@ double measured(const std::string& path, const TrainConfig& config) {
   const Dataset data(text_of(tiny_text()), model.tokenizer, config.val_fraction, config.context);
   Context context({.threads = 1, .precision = precision_of(config)});
   if (context.precision() == DType::bf16) model.params->keep_shadow();
-  return *evaluate(context, *model.gpt, data.validation(config.context, config.eval_tokens), never);
+  return *evaluate(context, *model.lm, data.validation(config.context, config.eval_tokens), never);
 }
 
 TrainConfig changed_config(const Change& change) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/gpt.h"
 #include "support/catch.h"
 #include "train/base/utf8.h"
 
@@ -60,7 +61,7 @@ struct Writer {
         config{.vocabulary = tokenizer.size(), .context = context, .layers = 1, .heads = 2, .width = 16},
         gpt(store, config) {
     store.freeze();
-    decoder.emplace(store, config);
+    decoder.emplace(gpt);
   }
   std::string write(const std::string& prompt, const WriteOptions& options, const SamplerOptions& sampling = {}) {
     Sampler sampler(sampling, config.vocabulary);
@@ -306,7 +307,7 @@ TEST_CASE("write_text: goes on only as long as its reader wants", "[sampler]") {
 TEST_CASE("write_texts: each of many is what it is alone, ends with its last piece, and may end early", "[sampler]") {
   for (const bool bytes : {false, true}) {
     Writer writer(bytes ? Tokenizer::bytes() : Tokenizer::characters_of("abc", "text"));
-    Decoder decoder(writer.store, writer.config, 2, 9);
+    Decoder decoder(writer.gpt, 2, 9);
     for (const WriteOptions& options : {WriteOptions{.length = 50, .stop = "ab", .stream = 3, .echo = true},
                                         {.length = 1},
                                         {.length = 0, .echo = true}}) {
@@ -335,7 +336,7 @@ TEST_CASE("write_texts: each of many is what it is alone, ends with its last pie
 TEST_CASE("write_texts: all end when the reader has enough, and no more than the decoder's streams are made",
           "[sampler]") {
   Writer writer(Tokenizer::characters_of("abc", "text"));
-  Decoder decoder(writer.store, writer.config, 1, 3);
+  Decoder decoder(writer.gpt, 1, 3);
   Sampler sampler({}, 3);
   const std::vector<int32_t> prompt{0};
   std::vector<int> pieces(3), ends(3);
@@ -354,18 +355,22 @@ TEST_CASE("write_texts: all end when the reader has enough, and no more than the
 }
 
 TEST_CASE("texts_together: no more than asked, than 64, and than memory is for", "[sampler]") {
+  const auto together = [](const GptConfig& config, int64_t count, int64_t length) {
+    ParamStore store;
+    return texts_together(Gpt(store, config), count, length);
+  };
   const GptConfig small{.vocabulary = 65, .context = 64, .layers = 4, .heads = 4, .width = 128};
-  CHECK(texts_together(small, 1, 500) == 1);
-  CHECK(texts_together(small, 10, 500) == 10);
-  CHECK(texts_together(small, 1000, 500) == 64);
-  CHECK(texts_together(small, 1000, int64_t{1} << 40) == 1);
-  CHECK(texts_together(small, 1000, 1 << 20) == 16);
+  CHECK(together(small, 1, 500) == 1);
+  CHECK(together(small, 10, 500) == 10);
+  CHECK(together(small, 1000, 500) == 64);
+  CHECK(together(small, 1000, int64_t{1} << 40) == 1);
+  CHECK(together(small, 1000, 1 << 20) == 16);
   GptConfig large = small;
   large.context = 4096;
   large.width = 1024;  // 128 MiB of keys and values each
-  CHECK(texts_together(large, 1000, 500) == 2);
+  CHECK(together(large, 1000, 500) == 2);
   large.layers = 48;
-  CHECK(texts_together(large, 1000, 500) == 1);
+  CHECK(together(large, 1000, 500) == 1);
 }
 
 }  // namespace tril::test

@@ -28,7 +28,7 @@ std::string step_error(Tiny& tiny) {
 
 // The rule of evaluation by hand: each window alone, at its own length.
 double mean_loss_by_hand(Tiny& tiny, int64_t begin, int64_t end) {
-  const int64_t context = tiny.model.config.context;
+  const int64_t context = tiny.model.lm->context();
   double sum = 0;
   for (int64_t at = begin; at + 1 < end; at += context) {
     const int64_t length = std::min(context, end - 1 - at);
@@ -37,7 +37,7 @@ double mean_loss_by_hand(Tiny& tiny, int64_t begin, int64_t end) {
     tiny.data.tokens().copy(at + 1, length, targets.data());
     Tape tape(tiny.context, Tape::Mode::evaluate);
     const Tensor loss =
-        tiny.model.gpt->loss(tape.constant<int32_t>({1, length}, inputs), tape.constant<int32_t>({1, length}, targets));
+        tiny.model.lm->loss(tape.constant<int32_t>({1, length}, inputs), tape.constant<int32_t>({1, length}, targets));
     sum += loss.item() * static_cast<double>(length);
   }
   return sum / static_cast<double>(end - begin - 1);
@@ -90,7 +90,7 @@ TEST_CASE("trainer: the same bits at any number of threads") {
     REQUIRE(tiny.context.threads() == threads);
     for (int i = 0; i < 3; ++i) (void)tiny.trainer.step();
     const auto evaluated =
-        evaluate(tiny.context, *tiny.model.gpt, tiny.data.validation(config.context), [] { return false; });
+        evaluate(tiny.context, *tiny.model.lm, tiny.data.validation(config.context), [] { return false; });
     if (threads == 1) {
       weights = tiny.weights();
       loss = evaluated.value();
@@ -186,7 +186,7 @@ TEST_CASE("trainer: a loss that is not finite stops it, naming the step and the 
   CHECK(same_bits(tiny.weights(), before));
   CHECK(same_bits(tiny.mean(), mean));
   CHECK(tiny.trainer.steps_done() == 1);
-  CHECK(std::isnan(*evaluate(tiny.context, *tiny.model.gpt, tiny.data.validation(8), never)));  // the context is free
+  CHECK(std::isnan(*evaluate(tiny.context, *tiny.model.lm, tiny.data.validation(8), never)));  // the context is free
   CHECK_THAT(error_of([&] { expect_finite(*tiny.model.params); }),
              contains("first in transformer.h.0.mlp.c_fc.weight"));
 }
@@ -213,7 +213,7 @@ TEST_CASE("evaluation: equals the mean by hand, whatever is left for the last wi
     for (int i = 0; i < 5; ++i) (void)tiny.trainer.step();
     const double expected = mean_loss_by_hand(tiny, tiny.data.train_size(), tiny.data.tokens().size());
     const EvalWindows windows = tiny.data.validation(config.context);
-    CHECK(*evaluate(tiny.context, *tiny.model.gpt, windows, never) == Approx(expected).epsilon(1e-6));
+    CHECK(*evaluate(tiny.context, *tiny.model.lm, windows, never) == Approx(expected).epsilon(1e-6));
   }
 }
 
@@ -224,7 +224,7 @@ TEST_CASE("evaluation: the batch size of training does not matter") {
     config.batch = batch;
     Tiny tiny(config, tiny_text(2000));
     const Model fresh = make_model(tiny_config(), tiny.model.tokenizer);
-    losses.push_back(*evaluate(tiny.context, *fresh.gpt, tiny.data.validation(config.context), never));
+    losses.push_back(*evaluate(tiny.context, *fresh.lm, tiny.data.validation(config.context), never));
   }
   CHECK(losses[0] == losses[1]);
   CHECK(losses[0] == losses[2]);
@@ -237,7 +237,7 @@ TEST_CASE("evaluation: training goes on as if it had not been") {
   for (int i = 0; i < 8; ++i) {
     const double loss = plain.trainer.step().loss;
     CHECK(loss == watched.trainer.step().loss);
-    CHECK(std::isfinite(*evaluate(watched.context, *watched.model.gpt, watched.data.validation(8), never)));
+    CHECK(std::isfinite(*evaluate(watched.context, *watched.model.lm, watched.data.validation(8), never)));
   }
   CHECK(same_bits(plain.weights(), watched.weights()));
   CHECK(same_bits(plain.mean(), watched.mean()));
@@ -247,7 +247,7 @@ TEST_CASE("evaluation: training goes on as if it had not been") {
 TEST_CASE("evaluation: windows of another context are refused") {
   Tiny tiny;
   for (const int64_t context : {7, 9})
-    CHECK_THAT(error_of([&] { (void)evaluate(tiny.context, *tiny.model.gpt, tiny.data.validation(context), never); }),
+    CHECK_THAT(error_of([&] { (void)evaluate(tiny.context, *tiny.model.lm, tiny.data.validation(context), never); }),
                contains("evaluate: expected windows of the model's context, 8, got " + std::to_string(context)));
 }
 
@@ -255,7 +255,7 @@ TEST_CASE("evaluation: stops when asked to") {
   Tiny tiny(tiny_config(), tiny_text(60'000));
   int passes = 0;
   const auto third = [&] { return ++passes == 3; };
-  CHECK_FALSE(evaluate(tiny.context, *tiny.model.gpt, tiny.data.validation(8), third).has_value());
+  CHECK_FALSE(evaluate(tiny.context, *tiny.model.lm, tiny.data.validation(8), third).has_value());
   CHECK(passes == 3);
   CHECK(std::isfinite(tiny.trainer.step().loss));
 }

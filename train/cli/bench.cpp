@@ -68,7 +68,7 @@ int run_bench(int argc, const char* const* argv) {
   const Dataset data(std::move(corpus.text), tokenizer, split, config.context);
   corpus.stories.reset();
   const ChosenPrecision chosen = choose_precision(config.dtype);
-  expect_memory(model_config(config, tokenizer.size()), config.batch, chosen.dtype);
+  expect_memory(config, tokenizer.size(), chosen.dtype);
   if (!chosen.warning.empty()) Log().warn(chosen.warning);
   Context context({.threads = subject.threads, .seed = static_cast<uint64_t>(config.seed), .precision = chosen.dtype});
   subject.threads = context.threads();

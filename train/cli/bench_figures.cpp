@@ -1,4 +1,5 @@
 #include "train/cli/bench_figures.h"
+#include "train/model/memory.h"
 
 #include <sys/resource.h>
 
@@ -120,8 +121,8 @@ void time_training(Context& context, Model& model, const Dataset& data, BenchFig
   figures.step_s = median(times);
   figures.least_step_s = *std::min_element(times.begin(), times.end());
   figures.chars_per_s = static_cast<double>(trainer.tokens_a_step()) / figures.step_s;
-  const int64_t samples = model.training.batch * model.training.accumulate;
-  figures.gflops = 1e-9 * model.config.step_flops(samples) / figures.step_s;
+  const double batch = training_needs(model.training, model.lm->vocabulary(), context.precision()).flops;
+  figures.gflops = 1e-9 * static_cast<double>(model.training.accumulate) * batch / figures.step_s;
   figures.ops = profile_step(context, trainer);
 }
 
@@ -130,9 +131,9 @@ constexpr int64_t kLongContext = 512;
 
 // One stream over the whole context, again and again.
 double decoded_chars_per_s(const Model& model, const Context& context) {
-  Decoder decoder(*model.params, model.config, context.threads(), 1, context.precision());
-  const int64_t length = model.config.context;
-  const auto vocabulary = static_cast<int32_t>(model.config.vocabulary);
+  Decoder decoder(*model.lm, context.threads(), 1, context.precision());
+  const int64_t length = model.lm->context();
+  const auto vocabulary = static_cast<int32_t>(model.lm->vocabulary());
   const bool once = length > kLongContext;
   const auto times = time_calls(once ? 0 : 2, once ? 1 : 5, 2000, 1.0, [&] {
     decoder.reset();
@@ -142,10 +143,10 @@ double decoded_chars_per_s(const Model& model, const Context& context) {
 }
 
 double together_chars_per_s(const Model& model, const Context& context, int64_t streams) {
-  Decoder decoder(*model.params, model.config, context.threads(), streams, context.precision());
-  const int64_t length = model.config.context;
+  Decoder decoder(*model.lm, context.threads(), streams, context.precision());
+  const int64_t length = model.lm->context();
   std::vector<Decoder::Next> next;
-  for (int64_t i = 0; i < streams; ++i) next.push_back({i, static_cast<int32_t>(i % model.config.vocabulary)});
+  for (int64_t i = 0; i < streams; ++i) next.push_back({i, static_cast<int32_t>(i % model.lm->vocabulary())});
   const bool once = length > kLongContext;
   const auto times = time_calls(once ? 0 : 1, once ? 1 : 2, 200, 1.0, [&] {
     decoder.reset();
@@ -168,8 +169,7 @@ BenchFigures measure(Context& context, Model& model, const Dataset& data) {
   figures.decoded_chars_per_s = decoded_chars_per_s(model, context);
   figures.peak_rss_mib = peak_rss_mib();
   constexpr int64_t kStreams = 64, kCaches = int64_t{512} << 20;
-  figures.streams =
-      std::clamp<int64_t>(kCaches / Decoder::stream_bytes(model.config, context.precision()), 1, kStreams);
+  figures.streams = std::clamp<int64_t>(kCaches / Decoder::stream_bytes(*model.lm, context.precision()), 1, kStreams);
   figures.together_chars_per_s = together_chars_per_s(model, context, figures.streams);
   figures.peak_gflops = context.precision() == DType::bf16 ? peak_gflops<bf16>(context) : peak_gflops<float>(context);
   figures.read_gb_per_s = read_gb_per_s(context);

@@ -56,7 +56,7 @@ struct Result {
 };
 
 double measure(Context& context, const Model& model, const EvalWindows& windows) {
-  const double loss = *evaluate(context, *model.gpt, windows, [] { return false; });
+  const double loss = *evaluate(context, *model.lm, windows, [] { return false; });
   TRIL_CHECK(std::isfinite(loss), model.where, "a finite loss", cat(loss), "the weights are damaged, or too large");
   return loss;
 }
@@ -73,7 +73,7 @@ Result on_texts(Context& context, const Model& model, const std::vector<std::str
     log.note("this is the text that the model was trained on; --validation measures its validation part alone");
   const std::string name = corpus.text.name;
   const Tokens tokens(std::move(corpus.text.bytes), model.tokenizer, name);
-  const EvalWindows windows(tokens, 0, tokens.size(), model.config.context);
+  const EvalWindows windows(tokens, 0, tokens.size(), model.lm->context());
   return {measure(context, model, windows), amount_of(tokens, model.tokenizer, 1, tokens.size()), name, {}};
 }
 
@@ -85,14 +85,14 @@ Result on_validation_part(Context& context, const Model& model, const std::strin
                                               cat(program, " eval RUN TEXT --validation"))
                                 : load_corpus(paths, training_rules(model));
   const std::string name = corpus.text.name;
-  const Dataset data(std::move(corpus.text), model.tokenizer, training_split(model), model.config.context);
+  const Dataset data(std::move(corpus.text), model.tokenizer, training_split(model), model.lm->context());
   expect_same_text(model.state.text, data, name);
   TRIL_CHECK(data.val_size() > 0, model.where, "a validation part of the text it was trained on", "none",
              "give a text to measure on");
-  const EvalWindows windows = data.validation(model.config.context);
+  const EvalWindows windows = data.validation(model.lm->context());
   return {measure(context, model, windows),
           amount_of(data.tokens(), model.tokenizer, data.train_size() + 1, data.tokens().size()),
-          cat("the validation part of ", name), best_possible_loss(corpus.stories, data, model.config.context)};
+          cat("the validation part of ", name), best_possible_loss(corpus.stories, data, model.lm->context())};
 }
 
 // What was measured, in characters and in bytes: the model's own unit first.

@@ -222,7 +222,7 @@ int run_sample(int argc, const char* const* argv) {
   const std::string prompt = prompt_text(flags, model.tokenizer.kind(), log);
   // A text that the model cannot write would never stop it.
   static_cast<void>(model.tokenizer.encode(job.write.stop, "--stop"));
-  const int64_t context = model.config.context;
+  const int64_t context = model.lm->context();
   std::vector<int32_t> tokens = model.tokenizer.encode(prompt, "prompt");
   if (static_cast<int64_t>(tokens.size()) > context)
     log.note(cat("the prompt has ", tokens.size(), " tokens, the model's context holds ", context,
@@ -233,10 +233,9 @@ int run_sample(int argc, const char* const* argv) {
     write.echo = false;
   }
 
-  const int64_t together = texts_together(model.config, job.count, write.length);
-  Decoder decoder(*model.params, model.config, job.threads > 0 ? job.threads : default_threads(), together,
-                  job.weights);
-  Sampler sampler(job.sampler, model.config.vocabulary);
+  const int64_t together = texts_together(*model.lm, job.count, write.length);
+  Decoder decoder(*model.lm, job.threads > 0 ? job.threads : default_threads(), together, job.weights);
+  Sampler sampler(job.sampler, model.lm->vocabulary());
   Output output;
   catch_stop_signals();
   while (write.stream < job.count && stop_signal() == 0) {

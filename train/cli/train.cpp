@@ -218,7 +218,7 @@ int start(const Flags& flags, Log& log) {
   const Dataset data(std::move(corpus.text), tokenizer, split, config.context);
   const auto best_possible = best_possible_loss(corpus.stories, data, config.context, config.eval_tokens);
   corpus.stories.reset();
-  expect_memory(model_config(config, tokenizer.size()), config.batch, choose_precision(config.dtype).dtype);
+  expect_memory(config, tokenizer.size(), choose_precision(config.dtype).dtype);
 
   Announcements said;
   const int threads = choose_threads(config, said);
@@ -265,7 +265,7 @@ int resume(const Flags& flags, Log& log) {
   const auto best_possible = best_possible_loss(corpus.stories, data, config.context, config.eval_tokens);
   corpus.stories.reset();
   model.state.text = identity_of(corpus, data, split);
-  expect_memory(model.config, config.batch, choose_precision(config.dtype).dtype);
+  expect_memory(config, model.tokenizer.size(), choose_precision(config.dtype).dtype);
 
   const int threads = choose_threads(config, said);
   Context context(

@@ -287,18 +287,4 @@ TrainConfig config_from_json(std::string_view json, std::string_view where, Trai
   return base;
 }
 
-GptConfig model_config(const TrainConfig& config, int64_t vocabulary) {
-  return {.vocabulary = vocabulary,
-          .context = config.context,
-          .layers = config.layers,
-          .heads = config.heads,
-          .width = config.width,
-          .kv_heads = config.kv_heads,
-          .window = config.window,
-          .dropout = config.dropout,
-          .bias = config.bias,
-          .gelu = config.gelu,
-          .recompute = config.recompute};
-}
-
 }  // namespace tril

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "nn/gpt.h"
+#include "core/ops.h"
 #include "train/data/tokenizer.h"
 
 namespace tril {
@@ -78,7 +78,5 @@ void check_config(const TrainConfig& config);
 [[nodiscard]] std::string config_to_json(const TrainConfig& config, bool one_line = false);
 [[nodiscard]] TrainConfig config_from_json(std::string_view json, std::string_view where, TrainConfig base,
                                            bool complete = false);
-
-[[nodiscard]] GptConfig model_config(const TrainConfig& config, int64_t vocabulary);
 
 }  // namespace tril

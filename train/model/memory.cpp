@@ -1,41 +1,64 @@
 #include "train/model/memory.h"
 
-#include "core/base/check.h"
-#include "nn/layers.h"
+#include <limits>
+
+#include "core/autograd/profile.h"
 #include "train/base/files.h"
+#include "train/model/architecture.h"
 
 namespace tril {
+namespace {
 
-double training_bytes(const GptConfig& config, int64_t batch, DType precision) {
-  const auto number = [](int64_t value) { return static_cast<double>(value); };
-  constexpr double kCopies = 4, kFloat = 4;  // weights, gradients, and the optimizer's two moments
-  // Kept for backward: norms and sums, q k v, attention, and the MLP's inner layer, before its GELU and, if small,
-  // after it; recomputing, what a layer begins with, and the rest of one.
-  constexpr double kWidthsALayer = 12, kWidthsInside = 4, kWidthsToBegin = 2;
-  constexpr double kWidthsAtWork = 20;  // of one layer in backward, mostly gradients
-  constexpr double kNarrow = 0.6;       // of that in bf16, with the f32 that stays
-  const double tokens = number(batch) * number(config.context), layers = number(config.layers);
-  const double inside = tokens * kWidthsInside * number(config.width) * static_cast<double>(size_of(precision));
-  const double a_layer = kWidthsALayer + (inside < static_cast<double>(Mlp::kRemadeFrom) ? kWidthsInside : 0);
-  const double widths = (config.recompute ? layers * kWidthsToBegin + a_layer : layers * a_layer) + kWidthsAtWork;
-  const double share = precision == DType::bf16 ? kNarrow : 1.0;
-  const double activations = tokens * (share * widths * number(config.width) + 2 * number(config.vocabulary));
-  return kFloat * (kCopies * number(config.parameters()) + activations);
+// A pass of forward and backward over one batch, of which only the second finds memory laid out by the first.
+void plan_pass(Context& context, const LanguageModel& model, GradStore& gradients, int64_t batch) {
+  const Shape shape = {batch, model.context()};
+  Tape tape(context);
+  tape.bind(gradients.binding());
+  const void* const nothing = gradients.data();  // is not read
+  tape.backward(model.loss(tape.view(shape, DType::i32, nothing), tape.view(shape, DType::i32, nothing)));
 }
 
-void expect_memory(const GptConfig& config, int64_t batch, DType precision) {
-  config.check();
-  constexpr double kMebibyte = 1 << 20;
-  const double needed = training_bytes(config, batch, precision), available = static_cast<double>(usable_memory());
+}  // namespace
+
+TrainingNeeds training_needs(const TrainConfig& config, int64_t vocabulary, DType precision) {
+  ParamStore params;
+  const auto model = make_language_model(params, config, vocabulary);
+  params.freeze(ParamStore::Fill::planned);
+  GradStore gradients(params);
+  Context context({.threads = 1, .precision = precision, .plan = true});
+  plan_pass(context, *model, gradients, config.batch);
+  Profile profile;
+  context.profile = &profile;
+  plan_pass(context, *model, gradients, config.batch);
+
+  constexpr int64_t kCopies = 4;  // weights, gradients, and the optimizer's two moments
+  const int64_t a_parameter = kCopies * size_of(params.dtype()) + (precision == DType::bf16 ? size_of(precision) : 0);
+  TrainingNeeds needs{.parameters = params.count(),
+                      .bytes = static_cast<double>(params.elements()) * static_cast<double>(a_parameter) +
+                               static_cast<double>(context.memory().bytes())};
+  for (const OpTime& op : profile.rows()) needs.flops += op.flops;
+  return needs;
+}
+
+void expect_memory(const TrainConfig& config, int64_t vocabulary, DType precision) {
+  constexpr double kMebibyte = 1 << 20, kBeyondNumbers = std::numeric_limits<double>::infinity();
+  ParamStore params;
+  const auto model = make_language_model(params, config, vocabulary);
+  const auto bytes_of = [&](const TrainConfig& asked) {
+    try {
+      return training_needs(asked, vocabulary, precision).bytes;
+    } catch (const Error&) { return kBeyondNumbers; }  // of tensors with more elements than a shape can have
+  };
+  const double needed = bytes_of(config), available = static_cast<double>(usable_memory());
+  if (needed <= available) return;
   const auto mebibytes = [](double bytes) { return cat(static_cast<int64_t>(bytes / kMebibyte), " MiB"); };
-  GptConfig recomputing = config;
+  TrainConfig recomputing = config;
   recomputing.recompute = true;
-  const bool recomputing_fits = training_bytes(recomputing, batch, precision) <= available;
-  TRIL_CHECK(needed <= available, "model",
-             cat("one to train within the ", mebibytes(available), " of memory that there are"),
-             cat(config.layers, " layers, ", config.width, " wide, context ", config.context, ", batch ", batch,
-                 ", about ", mebibytes(needed)),
-             recomputing_fits ? "make one of them smaller, or recompute with --recompute" : "make one of them smaller");
+  const bool recomputing_fits = bytes_of(recomputing) <= available;
+  fail("model", cat("one to train within the ", mebibytes(available), " of memory that there are"),
+       cat(model->describe(), ", batch ", config.batch, ", ",
+           needed == kBeyondNumbers ? "more than can be counted" : cat("about ", mebibytes(needed))),
+       recomputing_fits ? "make one of them smaller, or recompute with --recompute" : "make one of them smaller");
 }
 
 }  // namespace tril

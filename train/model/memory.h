@@ -1,17 +1,22 @@
-// Whether a configuration fits into the machine, asked before anything is laid out. Pure functions.
+// What training a model takes, known before anything is laid out: from a pass that is only planned
+// (ContextOptions::plan), so it is what the modules and ops themselves declare. Pure functions.
 #pragma once
 
 #include <cstdint>
 
-#include "nn/gpt.h"
+#include "core/base/dtype.h"
+#include "train/model/config.h"
 
 namespace tril {
 
-// About how many bytes training takes: weights, gradients and optimizer state, and the activations of one batch, where
-// products read f32 or bf16.
-[[nodiscard]] double training_bytes(const GptConfig& config, int64_t batch, DType precision);
+struct TrainingNeeds {
+  int64_t parameters = 0;
+  double bytes = 0;  // weights, gradients, optimizer state, and all that one batch leaves behind for backward
+  double flops = 0;  // floating-point operations of matrix products and attention, forward and backward, of one batch
+};
+[[nodiscard]] TrainingNeeds training_needs(const TrainConfig& config, int64_t vocabulary, DType precision);
 
 // Throws, with both numbers, where that is more than the machine has.
-void expect_memory(const GptConfig& config, int64_t batch, DType precision);
+void expect_memory(const TrainConfig& config, int64_t vocabulary, DType precision);
 
 }  // namespace tril

@@ -11,6 +11,7 @@
 #include "train/base/usage.h"
 #include "train/base/utf8.h"
 #include "train/data/text_place.h"
+#include "train/model/architecture.h"
 #include "train/model/safetensors.h"
 
 namespace tril {
@@ -218,15 +219,14 @@ void check_head(const Safetensors& file, const ParamStore& params) {
 
 Model lay_out(const TrainConfig& training, const Tokenizer& tokenizer, ParamStore::Fill fill) {
   Model model{.training = training,
-              .config = model_config(training, tokenizer.size()),
               .tokenizer = tokenizer,
               .state = {},
               .params = std::make_unique<ParamStore>(DType::f32, static_cast<uint64_t>(training.seed)),
-              .gpt = nullptr,
+              .lm = nullptr,
               .as_written = true,
               .where = {},
               .warnings = {}};
-  model.gpt = std::make_unique<Gpt>(*model.params, model.config);
+  model.lm = make_language_model(*model.params, training, tokenizer.size());
   model.params->freeze(fill);
   return model;
 }
@@ -289,13 +289,9 @@ Model load_model(const std::string& path) {
   const Safetensors file = read_safetensors(whole_path);
   const TrainConfig training = read_config(file);
   const Tokenizer tokenizer = Tokenizer::from_json(metadata_of(file, kVocabularyKey), file.where);
-  // Before a model is laid out by it, a configuration must be backed by what the file holds.
-  constexpr int64_t kTensorsALayer = 6;
-  TRIL_CHECK(training.layers * kTensorsALayer <= static_cast<int64_t>(file.entries.size()), file.where,
-             cat("the tensors of ", training.layers, " layers"), cat(file.entries.size(), " tensors"));
-  {
+  {  // before a model of this size is laid out
     ParamStore expected;
-    const Gpt shape(expected, model_config(training, tokenizer.size()));
+    (void)make_language_model(expected, training, tokenizer.size());
     check_tensors(file, expected);
   }
   Model model = lay_out(training, tokenizer, ParamStore::Fill::zero);

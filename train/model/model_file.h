@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/base/dtype.h"
-#include "nn/gpt.h"
+#include "nn/language_model.h"
 #include "train/data/dataset.h"
 #include "train/data/text.h"
 #include "train/data/tokenizer.h"
@@ -43,12 +43,11 @@ struct ModelState {
 };
 
 struct Model {
-  TrainConfig training;  // and the model's shape, from which `config` is made
-  GptConfig config;
+  TrainConfig training;  // and the model's shape, from which `lm` is made
   Tokenizer tokenizer;
   ModelState state;
   std::unique_ptr<ParamStore> params;  // frozen, f32
-  std::unique_ptr<Gpt> gpt;
+  std::unique_ptr<LanguageModel> lm;
   bool as_written = true;             // false: it has no checksum, as where another program has changed its weights
   std::string where;                  // the file it came from, as messages name it
   std::vector<std::string> warnings;  // found while loading, worth a line of the log

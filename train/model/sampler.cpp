@@ -198,7 +198,7 @@ void write_texts(Decoder& decoder, Sampler& sampler, const Tokenizer& tokenizer,
   const auto finish = [&](int64_t i) { (void)sink({i, texts[static_cast<size_t>(i)].finish(), true}); };
   decoder.reset();
   if (going && options.length > 0) {
-    const auto seen = std::min(prompt.size(), static_cast<size_t>(decoder.config().context));
+    const auto seen = std::min(prompt.size(), static_cast<size_t>(decoder.context()));
     (void)decoder.feed(0, prompt.last(seen));
     for (int64_t i = 1; i < count; ++i) decoder.copy(0, i);
   }
@@ -224,9 +224,9 @@ void write_text(Decoder& decoder, Sampler& sampler, const Tokenizer& tokenizer, 
   });
 }
 
-int64_t texts_together(const GptConfig& config, int64_t count, int64_t length) {
+int64_t texts_together(const LanguageModel& model, int64_t count, int64_t length) {
   constexpr int64_t kMost = 64, kCaches = int64_t{256} << 20, kWaiting = int64_t{64} << 20, kBytesAToken = 4;
-  return std::clamp<int64_t>(std::min({count, kCaches / Decoder::stream_bytes(config),
+  return std::clamp<int64_t>(std::min({count, kCaches / Decoder::stream_bytes(model),
                                        kWaiting / (kBytesAToken * std::max<int64_t>(length, 1))}),
                              1, kMost);
 }

@@ -82,6 +82,6 @@ struct Piece {
 void write_texts(Decoder& decoder, Sampler& sampler, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
                  int64_t count, const WriteOptions& options, FunctionRef<bool(const Piece&)> sink);
 // How many texts are worth making together: no more than `count`, and than memory for what waits to be printed allows.
-[[nodiscard]] int64_t texts_together(const GptConfig& config, int64_t count, int64_t length);
+[[nodiscard]] int64_t texts_together(const LanguageModel& model, int64_t count, int64_t length);
 
 }  // namespace tril

@@ -10,9 +10,9 @@ constexpr int64_t kTokensAPass = 2048;
 
 }  // namespace
 
-std::optional<double> evaluate(Context& context, const Gpt& model, const EvalWindows& windows,
+std::optional<double> evaluate(Context& context, const LanguageModel& model, const EvalWindows& windows,
                                FunctionRef<bool()> stopped) {
-  const int64_t length = model.config().context;
+  const int64_t length = model.context();
   TRIL_CHECK(windows.context() == length, "evaluate", cat("windows of the model's context, ", length),
              cat(windows.context()));
   const int64_t rows = std::clamp<int64_t>(kTokensAPass / length, 1, windows.count());

@@ -6,14 +6,14 @@
 #include <optional>
 
 #include "core/machine/parallel.h"
-#include "nn/gpt.h"
+#include "nn/language_model.h"
 #include "train/data/dataset.h"
 
 namespace tril {
 
 // The mean loss of all targets, in nats a token; nothing if `stopped` said so before the end. Throws where the windows
 // are not of the model's context.
-[[nodiscard]] std::optional<double> evaluate(Context& context, const Gpt& model, const EvalWindows& windows,
+[[nodiscard]] std::optional<double> evaluate(Context& context, const LanguageModel& model, const EvalWindows& windows,
                                              FunctionRef<bool()> stopped);
 
 }  // namespace tril

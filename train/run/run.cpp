@@ -154,7 +154,7 @@ bool Run::measure_best_again() {
   if (parts_.context.precision() == DType::bf16) best.params->keep_shadow();
   const TrainConfig& config = parts_.model.training;
   const auto loss =
-      evaluate(parts_.context, *best.gpt, parts_.data.validation(config.context, config.eval_tokens), options_.stopped);
+      evaluate(parts_.context, *best.lm, parts_.data.validation(config.context, config.eval_tokens), options_.stopped);
   if (!loss) return false;
   const double before = best.state.loss;
   best.state.loss = best.state.best_loss = std::isfinite(*loss) ? *loss : ModelState::kUnknown;
@@ -254,7 +254,7 @@ bool Run::evaluate_and_save() {
   if (parts_.data.val_size() > 0) {
     report_.evaluating(state.step);
     const TrainConfig& config = parts_.model.training;
-    const auto loss = evaluate(parts_.context, *parts_.model.gpt,
+    const auto loss = evaluate(parts_.context, *parts_.model.lm,
                                parts_.data.validation(config.context, config.eval_tokens), options_.stopped);
     if (!loss) return false;
     if (!std::isfinite(*loss)) throw NonFiniteError(cat("validation loss: expected a finite one, got ", *loss));
@@ -289,9 +289,9 @@ bool Run::evaluate_and_save() {
 std::optional<std::string> Run::sample() const {
   constexpr double kTemperature = 0.8;
   const Model& model = parts_.model;
-  Decoder decoder(*model.params, model.config);
+  Decoder decoder(*model.lm);
   Sampler sampler({.temperature = kTemperature, .seed = static_cast<uint64_t>(model.training.seed)},
-                  model.config.vocabulary);
+                  model.lm->vocabulary());
   const int32_t start = model.tokenizer.start_token();
   std::string text;
   bool whole = true;

@@ -63,8 +63,8 @@ double Trainer::micro_batch(int64_t index) {
     Tape& tape;
     ~Pass() { tape.reset(); }
   } const pass{tape_};
-  const Tensor loss = model_.gpt->loss(tape_.view({batch, length}, DType::i32, inputs_.data()),
-                                       tape_.view({batch, length}, DType::i32, targets_.data()));
+  const Tensor loss = model_.lm->loss(tape_.view({batch, length}, DType::i32, inputs_.data()),
+                                      tape_.view({batch, length}, DType::i32, targets_.data()));
   const double value = loss.item();
   if (!std::isfinite(value)) refuse("loss", value, tape_.first_non_finite());
   tape_.backward(parts == 1 ? loss : scale(loss, 1.0 / static_cast<double>(parts)));
