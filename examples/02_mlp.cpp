@@ -7,7 +7,7 @@
 
 #include "core/ops.h"
 #include "nn/layers.h"
-#include "train/run/optimizer.h"
+#include "train/run/adamw.h"
 
 namespace {
 

@@ -17,7 +17,7 @@
 #include "train/data/dataset.h"
 #include "train/data/text.h"
 #include "train/data/tokenizer.h"
-#include "train/run/optimizer.h"
+#include "train/run/adamw.h"
 #include "train/run/schedule.h"
 
 namespace {

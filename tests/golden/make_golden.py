@@ -11,12 +11,14 @@ gpt*.safetensors: a decoder-only model shaped and named as nanoGPT's.
   logits, loss          of batch 0
   grad.<name>           of batch 0's loss
   short.ids, short.logits   a batch of fewer tokens than the context
-  losses, norms         of every step's batch before its update, and the gradient's global norm before clipping
+  losses, norms         of every step's batch before its update, and the gradient's global norm before clipping, with
+                        AdamW; sgd.losses, sgd.norms: with SGD and momentum
 cross_attention.safetensors: attention of x to memory, by cases (see CASES).
   weight.<name>, x, memory, lengths, cotangent.x, cotangent.memory
   <case>.output, <case>.grad.<name or x or memory>   of the inner product of the output and the query's cotangent
 """
 
+import copy
 import math
 from pathlib import Path
 
@@ -29,7 +31,8 @@ FOLDER = Path(__file__).parent
 STEPS, BATCH, CONTEXT, VOCABULARY = 10, 3, 8, 11
 LAYERS, HEADS, WIDTH = 2, 2, 16
 OPTIMIZER = dict(lr=0.01, betas=(0.9, 0.99), eps=1e-8)
-WEIGHT_DECAY, CLIP = 0.1, 1.0
+SGD = dict(lr=0.1, momentum=0.8)
+WEIGHT_DECAY, CLIP, SGD_CLIP = 0.1, 1.0, 2.0
 
 
 def attend(q, k, v, heads, mask):
@@ -124,17 +127,17 @@ def gradients_of(module, prefix=""):
     return {f"{prefix}grad.{name}": p.grad.clone() for name, p in module.named_parameters()}
 
 
-def train(model, ids, targets):
+def train(model, ids, targets, make_optimizer, clip):
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     groups = [dict(params=matrices, weight_decay=WEIGHT_DECAY), dict(params=others, weight_decay=0.0)]
-    optimizer = torch.optim.AdamW(groups, **OPTIMIZER)
+    optimizer = make_optimizer(groups)
     losses, norms = [], []
     for step in range(STEPS):
         optimizer.zero_grad()
         loss = model.loss(ids[step], targets[step])
         loss.backward()
-        norms.append(nn.utils.clip_grad_norm_(model.parameters(), CLIP))
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), clip))
         losses.append(loss.detach())
         optimizer.step()
     return torch.stack(losses), torch.stack(norms)
@@ -155,9 +158,14 @@ def make_gpt(file, seed, bias, gelu):
     golden |= gradients_of(model)
     golden |= {"ids": ids.int(), "targets": targets.int(), "short.ids": short.int()}
     golden |= {"logits": model(ids[0]).detach(), "loss": loss.detach(), "short.logits": model(short).detach()}
-    golden["losses"], golden["norms"] = train(model, ids, targets)
-    # Some steps are clipped and some are not, else the files could not tell.
-    assert golden["norms"].min() < CLIP < golden["norms"].max(), golden["norms"]
+    for prefix, make, clip in (
+        ("", lambda groups: torch.optim.AdamW(groups, **OPTIMIZER), CLIP),
+        ("sgd.", lambda groups: torch.optim.SGD(groups, **SGD), SGD_CLIP),
+    ):
+        losses, norms = train(copy.deepcopy(model), ids, targets, make, clip)
+        # Some steps are clipped and some are not, else the files could not tell.
+        assert norms.min() < clip < norms.max(), norms
+        golden |= {f"{prefix}losses": losses, f"{prefix}norms": norms}
     save_file(golden, FOLDER / file)
 
 

@@ -2,7 +2,7 @@
 
 #include "support/catch.h"
 #include "support/tensors.h"
-#include "train/run/optimizer.h"
+#include "train/run/adamw.h"
 
 namespace tril::test {
 namespace {

@@ -53,8 +53,13 @@ std::string load_error(const std::string& folder) {
 void check_equal(const Tiny& a, const Tiny& b) {
   CHECK(a.trainer.steps_done() == b.trainer.steps_done());
   CHECK(same_bits(a.weights(), b.weights()));
-  CHECK(same_bits(a.mean(), b.mean()));
-  CHECK(same_bits(a.square(), b.square()));
+  const auto mine = a.trainer.optimizer().state(), theirs = b.trainer.optimizer().state();
+  REQUIRE(mine.size() == theirs.size());
+  for (size_t i = 0; i < mine.size(); ++i) {
+    INFO(mine[i].name);
+    CHECK(mine[i].name == theirs[i].name);
+    CHECK(same_bits(a.flat(mine[i].data), b.flat(theirs[i].data)));
+  }
 }
 
 // The mean loss of the run's samples from this number on, as the model is now.
@@ -76,9 +81,13 @@ void copy_folder(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-TEST_CASE("checkpoint: a run resumed at any step goes on bit for bit") {
+TEST_CASE("checkpoint: a run resumed at any step goes on bit for bit, with any optimizer") {
   constexpr int64_t kSteps = 6;
-  Tiny straight(demanding_config());
+  TrainConfig config = demanding_config();
+  config.optimizer = GENERATE(OptimizerKind::adamw, OptimizerKind::sgd);
+  config.lr = config.optimizer == OptimizerKind::sgd ? 0.1 : config.lr;
+  INFO(optimizer_name(config.optimizer));
+  Tiny straight(config);
   std::vector<double> losses;
   for (int64_t i = 0; i < kSteps; ++i) losses.push_back(straight.trainer.step().loss);
 
@@ -86,7 +95,7 @@ TEST_CASE("checkpoint: a run resumed at any step goes on bit for bit") {
     INFO("resumed after step " << stop);
     const TempFolder folder;
     {
-      Tiny first(demanding_config());
+      Tiny first(config);
       train_to(first, stop);
       save(folder.path(), first);
     }
@@ -96,6 +105,57 @@ TEST_CASE("checkpoint: a run resumed at any step goes on bit for bit") {
     for (int64_t i = stop; i < kSteps; ++i) CHECK(second.trainer.step().loss == losses[static_cast<size_t>(i)]);
     check_equal(straight, second);
   }
+}
+
+TEST_CASE("checkpoint: the state of another optimizer is refused") {
+  TrainConfig config = demanding_config();
+  config.optimizer = OptimizerKind::sgd;
+  Tiny first(config);
+  train_to(first, 2);
+  const TempFolder folder;
+  save(folder.path(), first);
+  Model model = load_checkpoint(folder.path());
+  config.optimizer = OptimizerKind::adamw;
+  Tiny other(with_training(std::move(model), config), tiny_text());
+  CHECK_THAT(error_of([&] { load_optimizer(folder.path(), other.model, other.trainer.optimizer()); }),
+             contains("optimizer-2.safetensors: expected the state of AdamW, got that of SGD; go on with the optimizer "
+                      "that the run began with"));
+}
+
+TEST_CASE("checkpoint: further sets of weights are kept beside the optimizer's state, or missed by name") {
+  Tiny first(demanding_config());
+  train_to(first, 2);
+  std::vector<float> average = first.weights(), older = first.mean();
+  for (float& value : average) value = 0.5f * value;
+  const auto sets = [](std::vector<float>& a, std::vector<float>& b) {
+    return std::vector<NamedBuffer>{{"average", reinterpret_cast<std::byte*>(a.data())},
+                                    {"older", reinterpret_cast<std::byte*>(b.data())}};
+  };
+  const TempFolder folder;
+  first.model.state.step = first.trainer.steps_done();
+  save_checkpoint(folder.path(), first.model, first.trainer.optimizer(), sets(average, older));
+
+  Tiny back = load(folder.path());
+  std::vector<float> average_back(average.size()), older_back(older.size());
+  load_optimizer(folder.path(), back.model, back.trainer.optimizer(), sets(average_back, older_back));
+  check_equal(first, back);
+  CHECK(same_bits(average_back, average));
+  CHECK(same_bits(older_back, older));
+
+  const auto tensors = static_cast<int64_t>(first.model.params->params().size());
+  CHECK_THAT(load_error(folder.path()), contains(cat("expected ", 2 * tensors, " tensors, got ", 4 * tensors)));
+  save(folder.path(), first);
+  CHECK_THAT(error_of([&] {
+               load_optimizer(folder.path(), back.model, back.trainer.optimizer(), sets(average_back, older_back));
+             }),
+             contains(cat("expected ", 4 * tensors, " tensors, got ", 2 * tensors)));
+  auto renamed = sets(average, older);
+  renamed[1].name = "newer";
+  save_checkpoint(folder.path(), first.model, first.trainer.optimizer(), renamed);
+  CHECK_THAT(error_of([&] {
+               load_optimizer(folder.path(), back.model, back.trainer.optimizer(), sets(average_back, older_back));
+             }),
+             contains("expected older.transformer.wte.weight, got no such tensor"));
 }
 
 TEST_CASE("checkpoint: a run resumed with another batch goes on with the samples that come next") {

@@ -1,5 +1,5 @@
 // What training is said to take before it begins, against what it takes.
-#include "train/model/memory.h"
+#include "train/run/memory.h"
 
 #include "core/ops.h"
 #include "support/catch.h"

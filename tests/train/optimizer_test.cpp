@@ -1,13 +1,18 @@
+// What every optimizer does, and the formulas of each.
 #include "train/run/optimizer.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "nn/layers.h"
 #include "support/catch.h"
 #include "support/tensors.h"
+#include "train/run/adamw.h"
+#include "train/run/sgd.h"
 
 namespace tril::test {
 namespace {
@@ -78,35 +83,89 @@ TEMPLATE_TEST_CASE("AdamW: with gradients of 0, matrices shrink by rate x decay 
     CHECK(model.matrix->value.ptr<T>()[i] == matrix[i] * static_cast<T>(1.0 - 0.125 * 0.5));
 }
 
-TEMPLATE_TEST_CASE("AdamW: the same bits at any number of threads, and padding stays zero", "", float, double) {
+namespace {
+
+// Each optimizer, with options that let every part of it work.
+const std::function<std::unique_ptr<Optimizer>(ParamStore&)> kOptimizers[] = {
+    [](ParamStore& store) { return std::make_unique<AdamW>(store, AdamWOptions{}); },
+    [](ParamStore& store) { return std::make_unique<Sgd>(store, SgdOptions{.weight_decay = 0.1}); }};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("optimizers: the same bits at any number of threads, and padding stays zero", "", float, double) {
   using T = TestType;
-  std::vector<std::vector<T>> results;
-  std::vector<double> norms;
-  for (const int threads : {1, 2, 3}) {
-    Model model(kDTypeOf<T>);
-    GradStore gradients(model.params);
-    AdamW optimizer(model.params, {});
-    for (uint64_t step = 0; step < 3; ++step) {
-      fill_gradients<T>(model, gradients, 100 * step);
-      const double norm = optimizer.norm(gradients, threads);
-      norms.push_back(norm);
-      optimizer.update(gradients, 1e-2, clip_scale(norm, 1.0), threads);
-    }
-    results.push_back(flat<T>(model.params.data(), model.params));
-    for (const std::byte* data : {model.params.data(), optimizer.mean(), optimizer.square()}) {
-      const std::vector<T> all = flat<T>(data, model.params);
-      size_t padding = 0, end = 0;
-      for (const ParamInfo& param : model.params.params()) {
-        for (const auto begin = static_cast<size_t>(model.params.offset(param)); end < begin; ++end, ++padding)
-          CHECK(all[end] == T{0});
-        end += static_cast<size_t>(param.value.count());
+  for (const auto& make : kOptimizers) {
+    std::vector<std::vector<T>> results;
+    std::vector<double> norms;
+    for (const int threads : {1, 2, 3}) {
+      Model model(kDTypeOf<T>);
+      GradStore gradients(model.params);
+      const auto optimizer = make(model.params);
+      INFO(optimizer->name());
+      const std::vector<T> before = flat<T>(model.params.data(), model.params);
+      for (uint64_t step = 0; step < 3; ++step) {
+        fill_gradients<T>(model, gradients, 100 * step);
+        const double norm = optimizer->norm(gradients, threads);
+        norms.push_back(norm);
+        optimizer->update(gradients, 1e-2, clip_scale(norm, 1.0), threads);
       }
-      CHECK(padding > 0);
+      results.push_back(flat<T>(model.params.data(), model.params));
+      CHECK_FALSE(same_bits(results.back(), before));
+      std::vector<const std::byte*> buffers = {model.params.data()};
+      for (const NamedBuffer& state : optimizer->state()) buffers.push_back(state.data);
+      CHECK(buffers.size() > 1);
+      for (const std::byte* data : buffers) {
+        const std::vector<T> all = flat<T>(data, model.params);
+        size_t padding = 0, end = 0;
+        for (const ParamInfo& param : model.params.params()) {
+          for (const auto begin = static_cast<size_t>(model.params.offset(param)); end < begin; ++end, ++padding)
+            CHECK(all[end] == T{0});
+          end += static_cast<size_t>(param.value.count());
+        }
+        CHECK(padding > 0);
+      }
     }
+    CHECK(same_bits(results[0], results[1]));
+    CHECK(same_bits(results[0], results[2]));
+    for (size_t i = 3; i < norms.size(); ++i) CHECK(norms[i] == norms[i % 3]);
   }
-  CHECK(same_bits(results[0], results[1]));
-  CHECK(same_bits(results[0], results[2]));
-  for (size_t i = 3; i < norms.size(); ++i) CHECK(norms[i] == norms[i % 3]);
+}
+
+TEST_CASE("optimizers: the shadow is the weights, rounded") {
+  for (const auto& make : kOptimizers) {
+    Model model(DType::f32);
+    model.params.keep_shadow();
+    GradStore gradients(model.params);
+    fill_gradients<float>(model, gradients, 1);
+    const auto optimizer = make(model.params);
+    optimizer->update(gradients, 1e-2, 1.0, 2);
+    INFO(optimizer->name());
+    for (const ParamInfo& param : model.params.params())
+      for (int64_t i = 0; i < param.value.count(); ++i)
+        CHECK(model.params.shadow()[model.params.offset(param) + i].bits == bf16{param.value.ptr<float>()[i]}.bits);
+  }
+}
+
+TEST_CASE("SGD: three steps equal the formula's numbers") {
+  // p = 2, gradients 0.5, -1, 0.25; rate 0.1, momentum 0.5, decay 0.25: g + decay p, summed with half of the sum
+  // before.
+  const std::vector<double> gradients = {0.5, -1.0, 0.25}, expected = {1.9, 1.9025, 1.8311875};
+  ParamStore params(DType::f64);
+  const ParamInfo& p = params.add("p", {1, 1}, Init{.constant = 2.0});
+  const ParamInfo& bias = params.add("bias", {1}, Init{.constant = 2.0});  // does not decay
+  params.freeze();
+  GradStore grads(params);
+  Sgd optimizer(params, {.momentum = 0.5, .weight_decay = 0.25});
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    for (const ParamInfo* const param : {&p, &bias}) {
+      *grads.of(*param).ptr<double>() = gradients[i];
+      grads.set_received(*param);
+    }
+    optimizer.update(grads, 0.1, 1.0, 1);
+    INFO("step " << i + 1);
+    CHECK(*p.value.ptr<double>() == Approx(expected[i]).epsilon(1e-12));
+  }
+  CHECK(*bias.value.ptr<double>() == Approx(2.0 - 0.1 * (0.5 + (-1.0 + 0.25) + (0.25 + 0.5 * -0.75))).epsilon(1e-12));
 }
 
 TEST_CASE("clipping: the norm is that of all gradients together, in double precision") {
@@ -186,7 +245,7 @@ TEST_CASE("AdamW: steps on no gradients but this step's") {
     const std::vector<double> weights = net.weights();
     const int64_t updates = optimizer.updates();
     const std::string error = "optimizer: expected a gradient for every parameter, got none for " + missing +
-                              "; call backward between reset() and this, or set AdamWOptions::allow_unused";
+                              "; call backward between reset() and this, or set the option allow_unused";
     CHECK_THROWS_WITH(optimizer.norm(*net.gradients, 1), contains(error));
     CHECK_THROWS_WITH(optimizer.update(*net.gradients, 0.1, 1.0, 1), contains(error));
     CHECK(same_bits(net.weights(), weights));
@@ -303,6 +362,8 @@ TEST_CASE("AdamW: gradients of another store, and numbers that would spoil the w
   CHECK_THROWS_WITH(AdamW(net.store, {.beta2 = -0.1}), contains("beta2"));
   CHECK_THROWS_WITH(AdamW(net.store, {.weight_decay = nan}), contains("weight_decay"));
   CHECK_THROWS_WITH(AdamW(net.store, {.epsilon = -1.0}), contains("epsilon"));
+  CHECK_THROWS_WITH(Sgd(net.store, {.momentum = 1.0}), contains("momentum of 0 or more, and less than 1, got 1"));
+  CHECK_THROWS_WITH(Sgd(net.store, {.weight_decay = -0.5}), contains("weight_decay"));
   ParamStore growing;
   growing.add("w", {2}, Init::zeros());
   CHECK_THROWS_WITH(AdamW(growing, {}), contains("optimizer: expected a store whose parameters have their values, got "

@@ -50,8 +50,8 @@ struct Tiny {
         trainer(context, model, data) {}
 
   [[nodiscard]] std::vector<float> weights() const { return flat(model.params->data()); }
-  [[nodiscard]] std::vector<float> mean() const { return flat(trainer.optimizer().mean()); }
-  [[nodiscard]] std::vector<float> square() const { return flat(trainer.optimizer().square()); }
+  [[nodiscard]] std::vector<float> mean() const { return flat(trainer.optimizer().state()[0].data); }
+  [[nodiscard]] std::vector<float> square() const { return flat(trainer.optimizer().state()[1].data); }
   [[nodiscard]] std::vector<float> flat(const std::byte* data_) const {
     const auto* const values = reinterpret_cast<const float*>(data_);
     return {values, values + model.params->elements()};

@@ -9,8 +9,8 @@
 #include "train/cli/output.h"
 #include "train/data/corpus.h"
 #include "train/data/text.h"
-#include "train/model/memory.h"
 #include "train/model/precision.h"
+#include "train/run/memory.h"
 
 namespace tril::cli {
 namespace {
@@ -27,7 +27,7 @@ Flags bench_flags() {
   return Flags(
       {.name = "bench",
        .usage = "[flags]",
-       .about = "Times the real training step (batch, forward, backward, clipping, AdamW), op by op, and decoding of "
+       .about = "Times the real training step (batch, forward, backward, clipping, update), op by op, and decoding of "
                 "one stream. Figures are medians. Run it on a quiet machine.",
        .examples = "Examples:\n"
                    "  tril bench --preset baby\n"

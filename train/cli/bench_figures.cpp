@@ -1,5 +1,5 @@
 #include "train/cli/bench_figures.h"
-#include "train/model/memory.h"
+#include "train/run/memory.h"
 
 #include <sys/resource.h>
 

@@ -44,8 +44,12 @@ constexpr std::array kFields = {
     Field{"min-lr", "X", kTraining, "The learning rate that cosine decay ends at.", &C::min_lr, 0, 1e30},
     Field{"warmup", "N", kTraining, "Steps over which the learning rate rises; half of all steps at most.", &C::warmup,
           0, kMany},
+    Field{"optimizer", "NAME", kTraining, "adamw, or sgd: gradient descent with momentum.", &C::optimizer, 0, 0, false,
+          false, true},
     Field{"beta1", "X", kTraining, "AdamW's decay of the mean gradient.", &C::beta1, 0, 0.999999},
     Field{"beta2", "X", kTraining, "AdamW's decay of the mean squared gradient.", &C::beta2, 0, 0.999999},
+    Field{"momentum", "X", kTraining, "SGD's decay of the sum of gradients.", &C::momentum, 0, 0.999999, false, false,
+          true},
     Field{"weight-decay", "X", kTraining, "Of matrices and embeddings; biases and norms never decay.", &C::weight_decay,
           0, 1e3},
     Field{"clip", "X", kTraining, "Largest norm of the whole gradient; 0 for no clipping.", &C::clip, 0, 1e9},
@@ -78,19 +82,35 @@ constexpr std::array kBaby = {Setting{"layers", "6"},    Setting{"heads", "6"}, 
                               Setting{"context", "256"}, Setting{"batch", "64"}, Setting{"dropout", "0.2"},
                               Setting{"steps", "5000"}};
 
-std::string gelu_name(Gelu form) { return form == Gelu::erf ? "erf" : "tanh"; }
+// The names of what a field chooses from, in the order of the enumeration.
+template <class Choice>
+constexpr std::array<std::string_view, 0> kNames;
+template <>
+constexpr std::array kNames<Gelu> = {std::string_view("erf"), std::string_view("tanh")};
+template <>
+constexpr std::array kNames<Precision> = {std::string_view("auto"), std::string_view("f32"), std::string_view("bf16")};
+template <>
+constexpr std::array kNames<OptimizerKind> = {std::string_view("adamw"), std::string_view("sgd")};
 
-Gelu parse_gelu(std::string_view where, std::string_view text) {
-  if (text == "erf") return Gelu::erf;
-  if (text != "tanh") fail_usage(where, "erf or tanh", cat('\'', printable(text, 60), '\''));
-  return Gelu::tanh;
+template <class Choice>
+std::string_view name_of_choice(Choice choice) {
+  return kNames<Choice>[static_cast<size_t>(choice)];
 }
 
-Precision parse_precision(std::string_view where, std::string_view text) {
-  for (const Precision precision : {Precision::kAuto, Precision::kF32, Precision::kBf16})
-    if (text == precision_name(precision)) return precision;
-  fail_usage(where, "auto, f32 or bf16", cat('\'', printable(text, 60), '\''));
+template <class Choice>
+Choice parse_choice(std::string_view where, std::string_view text) {
+  constexpr auto& names = kNames<Choice>;
+  std::string expected;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (text == names[i]) return static_cast<Choice>(i);
+    expected += cat(i == 0 ? "" : i + 1 == names.size() ? " or " : ", ", names[i]);
+  }
+  fail_usage(where, expected, cat('\'', printable(text, 60), '\''));
 }
+
+template <class Value>
+constexpr bool is_choice =
+    std::is_same_v<Value, Gelu> || std::is_same_v<Value, Precision> || std::is_same_v<Value, OptimizerKind>;
 
 int64_t parse_whole(const Field& field, std::string_view text) {
   const auto least = static_cast<int64_t>(field.least), most = static_cast<int64_t>(field.most);
@@ -186,9 +206,9 @@ const std::string& text_of(const Member& member) {
 
 std::span<const Field> fields() { return kFields; }
 
-std::string_view precision_name(Precision precision) {
-  return precision == Precision::kAuto ? "auto" : precision == Precision::kF32 ? "f32" : "bf16";
-}
+std::string_view precision_name(Precision precision) { return name_of_choice(precision); }
+
+std::string_view optimizer_name(OptimizerKind kind) { return name_of_choice(kind); }
 
 const Field& field_named(std::string_view name, std::string_view where) {
   const auto found =
@@ -206,8 +226,7 @@ std::string field_text(const TrainConfig& config, const Field& field) {
         using Value = std::remove_const_t<decltype(value)>;
         if constexpr (std::is_same_v<Value, bool>) return value ? "true" : "false";
         if constexpr (std::is_same_v<Value, TokenKind>) return std::string(token_kind_name(value));
-        if constexpr (std::is_same_v<Value, Gelu>) return gelu_name(value);
-        if constexpr (std::is_same_v<Value, Precision>) return std::string(precision_name(value));
+        if constexpr (is_choice<Value>) return std::string(name_of_choice(value));
         if constexpr (std::is_same_v<Value, int64_t>) return field.or_auto && value < 0 ? "auto" : cat(value);
         if constexpr (std::is_same_v<Value, double>) return cat(value);
       },
@@ -221,8 +240,7 @@ void set_field(TrainConfig& config, const Field& field, std::string_view text) {
         using Value = std::remove_reference_t<decltype(value)>;
         if constexpr (std::is_same_v<Value, bool>) value = parse_switch(field.name, text);
         if constexpr (std::is_same_v<Value, TokenKind>) value = parse_tokens(field.name, text);
-        if constexpr (std::is_same_v<Value, Gelu>) value = parse_gelu(field.name, text);
-        if constexpr (std::is_same_v<Value, Precision>) value = parse_precision(field.name, text);
+        if constexpr (is_choice<Value>) value = parse_choice<Value>(field.name, text);
         if constexpr (std::is_same_v<Value, int64_t>) value = parse_whole(field, text);
         if constexpr (std::is_same_v<Value, double>) value = parse_number(field.name, text, field.least, field.most);
       },
@@ -256,9 +274,12 @@ std::string config_to_json(const TrainConfig& config, bool one_line) {
   auto json = nlohmann::ordered_json::object();
   for (const Field& field : kFields) {
     const std::string text = field_text(config, field);
-    const bool quoted = std::holds_alternative<TokenKind TrainConfig::*>(field.member) ||
-                        std::holds_alternative<Gelu TrainConfig::*>(field.member) ||
-                        std::holds_alternative<Precision TrainConfig::*>(field.member) || text == "auto";
+    const bool quoted = text == "auto" || std::visit(
+                                              [](auto member) {
+                                                using Value = std::remove_reference_t<decltype(C{}.*member)>;
+                                                return is_choice<Value> || std::is_same_v<Value, TokenKind>;
+                                              },
+                                              field.member);
     json[std::string(field.name)] = quoted ? nlohmann::ordered_json(text) : nlohmann::ordered_json::parse(text);
   }
   return one_line ? json_text(json) : json_text(json, 2) + "\n";

@@ -19,6 +19,8 @@ namespace tril {
 // What products are computed in: what the processor is fast at, or one type.
 enum class Precision : uint8_t { kAuto, kF32, kBf16 };
 [[nodiscard]] std::string_view precision_name(Precision precision);
+enum class OptimizerKind : uint8_t { adamw, sgd };
+[[nodiscard]] std::string_view optimizer_name(OptimizerKind kind);
 
 // The values here are the preset `small`: nanoGPT's published configuration for a CPU.
 struct TrainConfig {
@@ -34,7 +36,8 @@ struct TrainConfig {
   int64_t batch = 12, accumulate = 1, steps = 2000;
   double lr = 1e-3, min_lr = 1e-4;
   int64_t warmup = 100;
-  double beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1, clip = 1.0;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  double beta1 = 0.9, beta2 = 0.99, momentum = 0.9, weight_decay = 0.1, clip = 1.0;
   static constexpr int64_t kAutoThreads = -1;
   int64_t seed = 1337, threads = kAutoThreads;  // nanoGPT's seed
   Precision dtype = Precision::kF32;
@@ -46,8 +49,9 @@ struct TrainConfig {
 };
 
 struct Field {
-  using Member = std::variant<int64_t TrainConfig::*, double TrainConfig::*, bool TrainConfig::*,
-                              TokenKind TrainConfig::*, Gelu TrainConfig::*, Precision TrainConfig::*>;
+  using Member =
+      std::variant<int64_t TrainConfig::*, double TrainConfig::*, bool TrainConfig::*, TokenKind TrainConfig::*,
+                   Gelu TrainConfig::*, Precision TrainConfig::*, OptimizerKind TrainConfig::*>;
   std::string_view name;
   std::string_view value;  // stands for it in the help
   std::string_view group;

@@ -3,11 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <set>
+#include <vector>
 
 #include "train/base/crc32.h"
 #include "train/base/utf8.h"
@@ -17,15 +16,21 @@
 namespace tril {
 namespace {
 
-constexpr const char *kStepKey = "tril.step", *kWeightsKey = "tril.weights";
+constexpr const char *kStepKey = "tril.step", *kWeightsKey = "tril.weights", *kOptimizerKey = "tril.optimizer";
+constexpr const char* kFirstOptimizer = "AdamW";  // whose state older files hold and do not name
 
-// The optimizer's two buffers, named as PyTorch names them.
-struct Buffer {
-  const char* name;
-  std::byte* data;
-};
-std::array<Buffer, 2> buffers(const AdamW& optimizer) {
-  return {Buffer{"exp_avg", optimizer.mean()}, Buffer{"exp_avg_sq", optimizer.square()}};
+std::vector<NamedBuffer> all_buffers(const Optimizer& optimizer, std::span<const NamedBuffer> others) {
+  std::vector<NamedBuffer> all(optimizer.state().begin(), optimizer.state().end());
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+void expect_optimizer(const Safetensors& file, const Optimizer& optimizer) {
+  const auto found = file.metadata.find(kOptimizerKey);
+  const std::string theirs = found == file.metadata.end() ? kFirstOptimizer : found->second;
+  TRIL_CHECK(theirs == optimizer.name(), file.where, cat("the state of ", optimizer.name()),
+             cat("that of ", printable(theirs, 60)),
+             "go on with the optimizer that the run began with, or start a new run");
 }
 
 std::string weights_checksum(const ParamStore& params) {
@@ -64,9 +69,10 @@ void remove_other_states(const std::string& folder, int64_t step) {
   for (const std::string& path : others) ::unlink(path.c_str());  // what stays does no harm
 }
 
-void save_checkpoint(const std::string& folder, const Model& model, const AdamW& optimizer) {
+void save_checkpoint(const std::string& folder, const Model& model, const Optimizer& optimizer,
+                     std::span<const NamedBuffer> others) {
   std::vector<SafetensorsTensor> tensors;
-  for (const auto& [name, data] : buffers(optimizer))
+  for (const auto& [name, data, negative] : all_buffers(optimizer, others))
     for (const ParamInfo& param : model.params->params()) {
       const auto dims = param.value.shape.dims();
       tensors.push_back({cat(name, ".", param.name),
@@ -88,7 +94,9 @@ void save_checkpoint(const std::string& folder, const Model& model, const AdamW&
     }
   };
   put_in_place([&] {
-    write_safetensors(state, tensors, {{kStepKey, cat(step)}, {kWeightsKey, weights_checksum(*model.params)}});
+    write_safetensors(
+        state, tensors,
+        {{kStepKey, cat(step)}, {kWeightsKey, weights_checksum(*model.params)}, {kOptimizerKey, optimizer.name()}});
   });
   try {
     put_in_place([&] { save_model(folder + "/" + kLastFile, model); });
@@ -102,7 +110,8 @@ void save_checkpoint(const std::string& folder, const Model& model, const AdamW&
 
 Model load_checkpoint(const std::string& folder) { return load_model(folder + "/" + kLastFile); }
 
-void load_optimizer(const std::string& folder, const Model& model, AdamW& optimizer) {
+void load_optimizer(const std::string& folder, const Model& model, Optimizer& optimizer,
+                    std::span<const NamedBuffer> others) {
   const std::string path = folder + "/" + optimizer_file(model.state.step);
   TRIL_CHECK(std::filesystem::exists(path), printable(path), "the optimizer's state, which a run needs to go on",
              "no file of that name", "put it back, or start a new run");
@@ -110,19 +119,20 @@ void load_optimizer(const std::string& folder, const Model& model, AdamW& optimi
   const bool same_step = metadata_of(file, kStepKey) == cat(model.state.step);
   TRIL_CHECK(same_step && metadata_of(file, kWeightsKey) == weights_checksum(*model.params), file.where,
              cat("the optimizer's state that belongs to ", kLastFile), "that of other weights");
-  const auto params = static_cast<int64_t>(model.params->params().size());
-  TRIL_CHECK(static_cast<int64_t>(file.entries.size()) == 2 * params, file.where, cat(2 * params, " tensors"),
-             cat(file.entries.size()));
-  for (const auto& [name, data] : buffers(optimizer))
+  expect_optimizer(file, optimizer);
+  const std::vector<NamedBuffer> buffers = all_buffers(optimizer, others);
+  const size_t expected = buffers.size() * model.params->params().size();
+  TRIL_CHECK(file.entries.size() == expected, file.where, cat(expected, " tensors"), cat(file.entries.size()));
+  for (const auto& [name, data, negative] : buffers)
     for (const ParamInfo& param : model.params->params()) {
       const std::string full_name = cat(name, ".", param.name);
       const std::span values(reinterpret_cast<float*>(data) + model.params->offset(param),
                              static_cast<size_t>(param.value.count()));
       load_as_f32(file, entry_of(file, full_name, param), values);
-      const bool squares = data == optimizer.square();
-      const bool sound = std::all_of(values.begin(), values.end(),
-                                     [&](float value) { return std::isfinite(value) && !(squares && value < 0); });
-      TRIL_CHECK(sound, file.where, cat("finite values in ", full_name, squares ? ", none negative" : ""), "others");
+      const bool sound = std::all_of(values.begin(), values.end(), [may_be_negative = negative](float value) {
+        return std::isfinite(value) && (may_be_negative || value >= 0);
+      });
+      TRIL_CHECK(sound, file.where, cat("finite values in ", full_name, negative ? "" : ", none negative"), "others");
     }
   optimizer.restore(model.state.step);
 }

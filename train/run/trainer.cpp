@@ -19,10 +19,6 @@ bool all_finite(const float* values, int64_t count) {
   return std::all_of(values, values + count, [](float value) { return std::isfinite(value); });
 }
 
-AdamWOptions adamw_options(const TrainConfig& config) {
-  return {.beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = config.weight_decay};
-}
-
 }  // namespace
 
 Trainer::Trainer(Context& context, Model& model, const Dataset& data)
@@ -31,7 +27,7 @@ Trainer::Trainer(Context& context, Model& model, const Dataset& data)
       data_(data),
       schedule_{model.training.lr, model.training.min_lr, model.training.warmup, model.training.steps},
       gradients_(*model.params),
-      optimizer_(*model.params, adamw_options(model.training)),
+      optimizer_(make_optimizer(*model.params, model.training)),
       tape_(context),
       inputs_(static_cast<size_t>(model.training.batch * model.training.context)),
       targets_(inputs_.size()) {
@@ -74,7 +70,7 @@ double Trainer::micro_batch(int64_t index) {
 double Trainer::checked_norm() {
   const double norm = [&] {
     const Timed timed(seconds_of(context_, "gradient norm"));
-    return optimizer_.norm(gradients_, context_.threads());
+    return optimizer_->norm(gradients_, context_.threads());
   }();
   if (std::isfinite(norm)) return norm;
   for (const ParamInfo& param : model_.params->params())
@@ -95,8 +91,8 @@ std::optional<StepResult> Trainer::step(FunctionRef<bool()> stopped) {
     loss += micro_batch(i) / static_cast<double>(model_.training.accumulate);
   }
   const double norm = checked_norm(), rate = schedule_.rate(steps_done());
-  const Timed timed(seconds_of(context_, "AdamW"));
-  optimizer_.update(gradients_, rate, clip_scale(norm, model_.training.clip), context_.threads());
+  const Timed timed(seconds_of(context_, optimizer_->name()));
+  optimizer_->update(gradients_, rate, clip_scale(norm, model_.training.clip), context_.threads());
   model_.state.step = steps_done();
   model_.state.samples += samples_a_step();
   return StepResult{.step = steps_done(), .loss = loss, .norm = norm, .rate = rate};

@@ -1,9 +1,10 @@
-// One step of training as one object: a batch of the samples that come next, forward, backward, clipping, AdamW. Which
+// One step of training as one object: a batch of the samples that come next, forward, backward, clipping, update. Which
 // those are depends on (seed, samples drawn before) alone, so a batch of another size goes on where the last one ended.
 // It holds the step's memory and is used on its context's thread; model, context and dataset outlive it. After the
 // first steps nothing is allocated.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -38,11 +39,11 @@ class Trainer {
   [[nodiscard]] std::optional<StepResult> step(FunctionRef<bool()> stopped);
   StepResult step();
 
-  [[nodiscard]] int64_t steps_done() const { return optimizer_.updates(); }
+  [[nodiscard]] int64_t steps_done() const { return optimizer_->updates(); }
   [[nodiscard]] int64_t samples_a_step() const;
   [[nodiscard]] int64_t tokens_a_step() const;
-  [[nodiscard]] AdamW& optimizer() { return optimizer_; }
-  [[nodiscard]] const AdamW& optimizer() const { return optimizer_; }
+  [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
 
  private:
   [[nodiscard]] double micro_batch(int64_t index);
@@ -54,7 +55,7 @@ class Trainer {
   const Dataset& data_;
   Schedule schedule_;
   GradStore gradients_;
-  AdamW optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   Tape tape_;
   std::vector<int32_t> inputs_, targets_;  // (batch, context)
 };

@@ -1,10 +1,11 @@
-#include "train/model/memory.h"
+#include "train/run/memory.h"
 
 #include <limits>
 
 #include "core/autograd/profile.h"
 #include "train/base/files.h"
 #include "train/model/architecture.h"
+#include "train/run/optimizer.h"
 
 namespace tril {
 namespace {
@@ -31,8 +32,9 @@ TrainingNeeds training_needs(const TrainConfig& config, int64_t vocabulary, DTyp
   context.profile = &profile;
   plan_pass(context, *model, gradients, config.batch);
 
-  constexpr int64_t kCopies = 4;  // weights, gradients, and the optimizer's two moments
-  const int64_t a_parameter = kCopies * size_of(params.dtype()) + (precision == DType::bf16 ? size_of(precision) : 0);
+  const auto state = static_cast<int64_t>(make_optimizer(params, config)->state().size());
+  const int64_t weights_and_gradients = 2, shadow = precision == DType::bf16 ? size_of(precision) : 0;
+  const int64_t a_parameter = (weights_and_gradients + state) * size_of(params.dtype()) + shadow;
   TrainingNeeds needs{.parameters = params.count(),
                       .bytes = static_cast<double>(params.elements()) * static_cast<double>(a_parameter) +
                                static_cast<double>(context.memory().bytes())};
