@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "core/machine/onednn.h"
 #include "train/base/file_kind.h"
@@ -15,8 +16,8 @@
 #include "train/cli/output.h"
 #include "train/cli/shell.h"
 #include "train/data/corpus.h"
-#include "train/model/memory.h"
 #include "train/model/precision.h"
+#include "train/run/memory.h"
 #include "train/run/run.h"
 
 namespace tril::cli {
@@ -207,38 +208,60 @@ int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, bool q
   return done ? 0 : kSignalBase + stop_signal();
 }
 
-int start(const Flags& flags, Log& log) {
-  if (flags.given("out") && flags.text("out").empty()) fail_usage("--out", "a run's folder", "an empty name");
-  const TrainConfig config = new_config(flags);
-  Corpus corpus = load_corpus(flags.arguments(), {.tokens = config.tokens, .all_files = flags.on("all-files")});
+// What a run begins with, new or resumed.
+struct Beginning {
+  TrainConfig config;
+  Corpus corpus;
+  Tokenizer tokenizer;
+  Split split;
+  Announcements said;
+};
+
+// From here on all runs are the same, but for where their model and folder come from, once the text is cut up, and for
+// how the run begins: model_of(data) -> Model, folder_of(corpus) -> RunFolder&, begin(run).
+template <class ModelOf, class FolderOf, class Begin>
+int train(Beginning from, bool quiet, Log& log, ModelOf&& model_of, FolderOf&& folder_of, Begin&& begin) {
+  auto& [config, corpus, tokenizer, split, said] = from;
   report_text(corpus, log);
   const std::string text_name = corpus.text.name;
-  const Tokenizer tokenizer = Tokenizer::make(config.tokens, corpus.text.bytes, text_name);
-  const Split split = config.val_fraction;
   const Dataset data(std::move(corpus.text), tokenizer, split, config.context);
   const auto best_possible = best_possible_loss(corpus.stories, data, config.context, config.eval_tokens);
   corpus.stories.reset();
   expect_memory(config, tokenizer.size(), choose_precision(config.dtype).dtype);
 
-  Announcements said;
   const int threads = choose_threads(config, said);
   Context context(
       {.threads = threads, .seed = static_cast<uint64_t>(config.seed), .precision = report_precision(config, said)});
-  Model model = make_model(config, tokenizer);
-  model.state.text = identity_of(corpus, data, split);
   report_threads(threads, context, said);
+  Model model = model_of(data);
+  model.state.text = identity_of(corpus, data, split);
   model.state.isa = cpu_isa();
 
-  RunFolder folder(flags.given("out") ? flags.text("out") : make_run_folder(run_name(corpus.paths)),
-                   RunFolder::For::fresh);
+  RunFolder& folder = folder_of(corpus);
   Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; },
-                                                [&] {
-                                                  said.say(log);
+                                                [&, &to_say = said] {
+                                                  to_say.say(log);
                                                   report_run(model, context, data, folder, text_name, log);
                                                 }});
-  catch_stop_signals(flags.on("quiet") ? nullptr : kStopping);
-  run.begin();
-  return run_to_the_end(run, model, folder, flags.on("quiet"), log);
+  catch_stop_signals(quiet ? nullptr : kStopping);
+  begin(run);
+  return run_to_the_end(run, model, folder, quiet, log);
+}
+
+int start(const Flags& flags, Log& log) {
+  if (flags.given("out") && flags.text("out").empty()) fail_usage("--out", "a run's folder", "an empty name");
+  const TrainConfig config = new_config(flags);
+  Corpus corpus = load_corpus(flags.arguments(), {.tokens = config.tokens, .all_files = flags.on("all-files")});
+  Tokenizer tokenizer = Tokenizer::make(config.tokens, corpus.text.bytes, corpus.text.name);
+  std::optional<RunFolder> folder;
+  return train(
+      {config, std::move(corpus), tokenizer, config.val_fraction, {}}, flags.on("quiet"), log,
+      [&](const Dataset&) { return make_model(config, tokenizer); },
+      [&](const Corpus& text) -> RunFolder& {
+        return folder.emplace(flags.given("out") ? flags.text("out") : make_run_folder(run_name(text.paths)),
+                              RunFolder::For::fresh);
+      },
+      [](Run& run) { run.begin(); });
 }
 
 int resume(const Flags& flags, Log& log) {
@@ -247,45 +270,32 @@ int resume(const Flags& flags, Log& log) {
   Model model = load_checkpoint(folder.path());
   for (const std::string& line : model.warnings) log.warn(line);
   const TrainConfig before = model.training;
-  TrainConfig changed = before;
+  TrainConfig config = before;
   Announcements said;
-  change_config(flags, changed, model.state.step, said);
-  if (changed != before) model = with_training(std::move(model), changed);
-  const TrainConfig& config = model.training;
+  change_config(flags, config, model.state.step, said);
+  if (config != before) model = with_training(std::move(model), config);
+  if (const std::string isa = cpu_isa(); isa != model.state.isa)
+    said.note(cat("trained so far with ", printable(model.state.isa), ", now with ", isa,
+                  ": sums may be rounded differently from here on"));
 
   const std::string give_again = cat(program, " train --resume ", shell_quoted(folder.path()), " TEXT");
   Corpus corpus = flags.arguments().empty()
                       ? find_corpus(model.state.text, training_rules(model), folder.path(), give_again)
                       : load_corpus(flags.arguments(), training_rules(model));
-  report_text(corpus, log);
   const std::string text_name = corpus.text.name;
-  const Split split = training_split(model);
-  const Dataset data(std::move(corpus.text), model.tokenizer, split, config.context);
-  expect_same_text(model.state.text, data, text_name);
-  const auto best_possible = best_possible_loss(corpus.stories, data, config.context, config.eval_tokens);
-  corpus.stories.reset();
-  model.state.text = identity_of(corpus, data, split);
-  expect_memory(config, model.tokenizer.size(), choose_precision(config.dtype).dtype);
-
-  const int threads = choose_threads(config, said);
-  Context context(
-      {.threads = threads, .seed = static_cast<uint64_t>(config.seed), .precision = report_precision(config, said)});
-  report_threads(threads, context, said);
-  const std::string isa = cpu_isa();
-  if (isa != model.state.isa)
-    said.note(cat("trained so far with ", printable(model.state.isa), ", now with ", isa,
-                  ": sums may be rounded differently from here on"));
-  model.state.isa = isa;
-  Run run({context, model, data, folder, log}, {best_possible, [] { return stop_signal() != 0; },
-                                                [&] {
-                                                  said.say(log);
-                                                  report_run(model, context, data, folder, text_name, log);
-                                                }});
-  catch_stop_signals(flags.on("quiet") ? nullptr : kStopping);
-  run.resume(config != before);
-  if (model.state.step >= config.steps)
-    log.note(cat("step ", model.state.step, " of ", config.steps, ": all done; for more, give a larger --steps"));
-  return run_to_the_end(run, model, folder, flags.on("quiet"), log);
+  const int64_t done = model.state.step;
+  return train(
+      {config, std::move(corpus), model.tokenizer, training_split(model), std::move(said)}, flags.on("quiet"), log,
+      [&](const Dataset& data) {
+        expect_same_text(model.state.text, data, text_name);
+        return std::move(model);
+      },
+      [&](const Corpus&) -> RunFolder& { return folder; },
+      [&](Run& run) {
+        run.resume(config != before);
+        if (done >= config.steps)
+          log.note(cat("step ", done, " of ", config.steps, ": all done; for more, give a larger --steps"));
+      });
 }
 
 }  // namespace
