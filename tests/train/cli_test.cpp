@@ -3,35 +3,9 @@
 #include <sstream>
 
 #include "support/catch.h"
-#include "train/program.h"
-#include "train/tiny_model.h"
+#include "train/tiny_shell.h"
 
 namespace tril::test {
-namespace {
-
-// Flags of a model that trains in no time.
-const std::string kTiny = " --layers 1 --heads 2 --width 8 --context 8 --batch 4 --warmup 2 --lr 1e-2 ";
-
-struct TinyShell : Shell {
-  TinyShell() { put("book.txt", tiny_text()); }
-  [[nodiscard]] Outcome train(const std::string& rest) const { return run("tril train book.txt" + kTiny + rest); }
-};
-
-// Wrong usage: exit code 2, one line that says so, and no output.
-void check_usage_error(const Outcome& outcome, const std::string& text) {
-  CHECK(outcome.code == 2);
-  CHECK(outcome.out.empty());
-  CHECK(count_lines(outcome.err) == 1);
-  CHECK_THAT(outcome.err, contains("error: ") && contains(text));
-}
-
-void check_failure(const Outcome& outcome, const std::string& text) {
-  CHECK(outcome.code == 1);
-  CHECK(outcome.out.empty());
-  CHECK_THAT(outcome.err, contains("error: ") && contains(text));
-}
-
-}  // namespace
 
 TEST_CASE("tril: alone it shows the commands, with --version its version") {
   const Shell shell;
@@ -68,7 +42,7 @@ TEST_CASE("tril: every command explains itself and its defaults") {
 }
 
 TEST_CASE("tril: wrong usage is exit code 2 and one line, with the nearest name") {
-  const TinyShell shell;
+  const PlainShell shell;
   check_usage_error(shell.run("tril trian"), "tril: expected a command, got trian; did you mean train?");
   check_usage_error(shell.run("tril train --lern 1"), "tril train: expected a flag it has, got --lern");
   check_usage_error(shell.run("tril train --layer=2"), "got --layer=2; did you mean --layers?");
@@ -90,164 +64,8 @@ TEST_CASE("tril: wrong usage is exit code 2 and one line, with the nearest name"
   CHECK(shell.folder().names() == std::set<std::string>{".err", ".out", ".script", "book.txt"});
 }
 
-TEST_CASE("tril train: a window and shared heads of keys are the model's, in training, sampling and evaluating") {
-  const TinyShell shell;
-  const Outcome trained = shell.train("--heads 4 --kv-heads 2 --window 3 --steps 20 --out r");
-  REQUIRE(trained.code == 0);
-  const Outcome sampled = shell.run("tril sample r --length 30 --seed 1"), evaluated = shell.run("tril eval r --json");
-  CHECK(sampled.code == 0);
-  CHECK(evaluated.code == 0);
-  const auto config = nlohmann::json::parse(shell.run("tril info r --json").out).at("config");
-  CHECK(config.at("kv-heads") == 2);
-  CHECK(config.at("window") == 3);
-  CHECK(shell.run("tril train --resume r --steps 22").code == 0);
-  check_usage_error(shell.run("tril train --resume r --window 4"), "window");
-}
-
-TEST_CASE("tril train: what it says to sample with works as it is, whatever the folder's name") {
-  const TinyShell shell;
-  if (std::system("command -v bash >/dev/null") != 0) {
-    WARN("no bash here: not checked");
-    return;
-  }
-  for (const char* name :
-       {"plain", "two words", "it'\\''s", "$HOME", "a\nb", "\x1b[31m", "\xC2\x9B!", "\xFF\\'\\''q"}) {
-    const Outcome trained = shell.train(std::string("--steps 1 --out './") + name + "'");
-    REQUIRE(trained.code == 0);
-    const size_t begin = trained.out.find("sample from it: ") + 16;
-    shell.put("command", trained.out.substr(begin, trained.out.rfind(')') - begin) + " --length 5");
-    const Outcome sampled = shell.run("bash ./command");
-    INFO(name << ": " << sampled.err);
-    CHECK(sampled.code == 0);
-  }
-}
-
-TEST_CASE("tril train: a name for a run has no characters that cannot be shown") {
-  const TinyShell shell;
-  REQUIRE(shell.run("cp book.txt \"$(printf '\\302\\233\\342\\200\\256 x')\"").code == 0);
-  REQUIRE(shell.run("tril train ./*x --steps 1" + kTiny).code == 0);
-  CHECK(shell.has("runs/___x"));
-}
-
-TEST_CASE("tril train: makes a run folder named after the text, and never touches one that exists") {
-  const TinyShell shell;
-  const Outcome first = shell.train("--steps 4 --eval-every 2");
-  CHECK(first.code == 0);
-  CHECK(count_lines(first.out) == 1);
-  CHECK_THAT(first.out, contains("model: runs/book/model.safetensors (validation loss ") &&
-                            contains("sample from it: /") && contains("/tril sample runs/book)"));
-  CHECK_THAT(first.err, contains("600 characters, 9 of them different; 540 to train on, 60 to validate with") &&
-                            contains("step 4/4  loss ") && contains("  | "));
-  const std::string model = shell.read("runs/book/model.safetensors"), log = shell.read("runs/book/log.jsonl");
-  const Outcome second = shell.train("--steps 2");
-  CHECK_THAT(second.out, contains("runs/book-2/model.safetensors"));
-  CHECK((shell.read("runs/book/model.safetensors") == model));
-  CHECK(shell.read("runs/book/log.jsonl") == log);
-  for (const char* name : {"model.safetensors", "last.safetensors", "optimizer-4.safetensors", "config.json"})
-    CHECK(shell.has(std::string("runs/book/") + name));
-
-  std::vector<std::string> events;
-  std::istringstream lines(log);
-  for (std::string line; std::getline(lines, line);) events.push_back(nlohmann::json::parse(line).at("event"));
-  CHECK(events == std::vector<std::string>{"start", "step", "eval", "sample", "eval", "sample", "stop"});
-}
-
-TEST_CASE("tril train: reads files, folders and standard input") {
-  const TinyShell shell;
-  CHECK_THAT(shell.run("tril train - < book.txt" + kTiny + "--steps 1").out, contains("runs/stdin/"));
-  shell.put("notes/a.txt", tiny_text(300));
-  shell.put("notes/b.txt", tiny_text(300));
-  CHECK_THAT(shell.run("tril train notes/" + kTiny + "--steps 1").out, contains("runs/notes/"));
-  CHECK_THAT(shell.run("tril train --out 'a b/c' book.txt" + kTiny + "--steps 1 --quiet").out,
-             contains("model: a b/c/model.safetensors") && contains("tril sample 'a b/c')"));
-  CHECK(shell.run("tril train --out new --steps 1 -- --strange").code == 1);  // no such file as --strange
-}
-
-TEST_CASE("tril train: the built-in stories come with the best loss that any model could reach") {
-  const TinyShell shell;
-  const Outcome outcome = shell.run("tril train" + kTiny + "--steps 2 --eval-tokens 1000 --quiet --out r");
-  CHECK(outcome.code == 0);
-  CHECK(outcome.err.empty());
-  CHECK_THAT(shell.read("r/log.jsonl"), contains("\"best_possible\":"));
-  const auto json = nlohmann::json::parse(shell.run("tril eval r --json").out);
-  CHECK(json.at("loss").get<double>() > json.at("best_possible").get<double>());
-}
-
-TEST_CASE("tril train: a text that cannot be trained on is refused before a folder is made") {
-  const TinyShell shell;
-  shell.put("ten.txt", "0123456789");
-  check_failure(shell.run("tril train ten.txt"), "ten.txt: expected a training part of at least 64 + 1 tokens");
-  shell.put("empty.txt", "");
-  check_failure(shell.run("tril train empty.txt"), "empty.txt: expected a text, got an empty file");
-  shell.put("latin.txt", tiny_text(7047) + "\x92" + tiny_text());
-  check_failure(shell.run("tril train latin.txt"), "latin.txt: expected UTF-8 text, got byte 0x92 at offset 7047");
-  CHECK_THAT(shell.run("tril train latin.txt").err, contains("--tokens byte"));
-  check_failure(shell.run("tril train none.txt"), "none.txt: expected a file, got none of that name");
-  shell.put("run/last.safetensors", "");
-  check_failure(shell.run("tril train run"), "run: expected a folder of texts, got a run's folder; to go on");
-  check_failure(shell.train("--val-fraction 0.001"),
-                "book.txt: expected a validation part of at least 2 tokens, got 1");
-  check_failure(shell.run("tril train book.txt --layers 4096 --width 65536 --heads 1"),
-                "model: expected one to train within");
-  check_failure(shell.run("tril train /dev/zero"), "/dev/zero: expected a regular file, got a device");
-  CHECK_FALSE(shell.has("runs"));
-  CHECK(shell.run("tril train latin.txt --tokens byte --steps 1" + kTiny).code == 0);
-}
-
-TEST_CASE("tril train: of a text of bytes it does not tell how many are different") {
-  const TinyShell shell;
-  CHECK_THAT(shell.run("tril train book.txt --tokens byte --steps 1 --out r" + kTiny).err,
-             contains(": 600 bytes; 540 to train on") && !contains("different"));
-}
-
-TEST_CASE("tril train: one distinct character is learned at once, with a warning") {
-  const TinyShell shell;
-  shell.put("a.txt", std::string(1000, 'a'));
-  const Outcome outcome = shell.run("tril train a.txt --steps 3 --out r" + kTiny);
-  CHECK(outcome.code == 0);
-  CHECK_THAT(outcome.err, contains("warning: the text has one distinct character"));
-  CHECK_THAT(outcome.out, contains("validation loss 0.0000"));
-}
-
-TEST_CASE("tril train: a folder that is not new or empty is refused and left alone") {
-  const TinyShell shell;
-  CHECK(shell.train("--steps 2 --out r").code == 0);
-  const std::string before = shell.read("r/last.safetensors");
-  check_failure(shell.train("--steps 4 --out r"), "r: expected a new or empty folder, got one with a run in it");
-  CHECK_THAT(shell.train("--out r").err, contains("--resume r"));
-  CHECK((shell.read("r/last.safetensors") == before));
-  check_failure(shell.train("--out book.txt"), "book.txt: expected a folder, got a file");
-  check_failure(shell.train("--out /dev/null/x"), "/dev/null/x: expected a");
-  CHECK(shell.read("book.txt") == tiny_text());
-}
-
-TEST_CASE("tril train: a configuration comes from a file, a run, and flags on top") {
-  const TinyShell shell;
-  shell.put("c.json",
-            R"({"preset": "baby", "layers": 2, "width": 16, "heads": 2, "context": 8, "batch": 2, "steps": 3})");
-  CHECK(shell.run("tril train book.txt --config c.json --steps 2 --no-bias --out r").code == 0);
-  const auto info = nlohmann::json::parse(shell.run("tril info r --json").out);
-  CHECK(info.at("config").at("layers") == 2);
-  CHECK(info.at("config").at("steps") == 2);
-  CHECK(info.at("config").at("dropout") == 0.2);
-  CHECK(shell.run("tril train book.txt --config r --out again").code == 0);
-  CHECK((shell.read("again/config.json") == shell.read("r/config.json")));
-  CHECK((shell.read("again/last.safetensors") == shell.read("r/last.safetensors")));
-  shell.put("bad.json", R"({"layrs": 2})");
-  check_usage_error(shell.run("tril train book.txt --config bad.json"),
-                    "bad.json: expected the names of fields, got layrs; did you mean layers?");
-  check_failure(shell.run("tril train book.txt --config none.json"), "none.json: expected a file");
-}
-
-TEST_CASE("tril train: without a validation part the newest model is kept") {
-  const TinyShell shell;
-  CHECK(shell.train("--steps 3 --val-fraction 0 --out r").code == 0);
-  CHECK(nlohmann::json::parse(shell.run("tril info r --json").out).at("step") == 3);
-  check_failure(shell.run("tril eval r"), "a validation part of the text it was trained on, got none");
-}
-
 TEST_CASE("tril eval: loss, bits and characters, of the validation part or of another text") {
-  const TinyShell shell;
+  const PlainShell shell;
   REQUIRE(shell.train("--steps 4 --out r").code == 0);
   const auto json = nlohmann::json::parse(shell.run("tril eval r --json").out);
   CHECK(json.at("chars") == 59);
@@ -283,7 +101,7 @@ TEST_CASE("tril eval: loss, bits and characters, of the validation part or of an
 }
 
 TEST_CASE("tril info: what is in a model, and what the program is") {
-  const TinyShell shell;
+  const PlainShell shell;
   REQUIRE(shell.train("--steps 2 --out r --bias").code == 0);
   const auto model = nlohmann::json::parse(shell.run("tril info r --json").out);
   CHECK(model.at("vocabulary") == 9);
@@ -394,7 +212,7 @@ TEST_CASE("tril bench: what is no earlier result, or one of something else, is r
 }
 
 TEST_CASE("tril: a model that is missing, truncated or no model is refused in one line") {
-  const TinyShell shell;
+  const PlainShell shell;
   REQUIRE(shell.train("--steps 1 --out r").code == 0);
   const std::string good = shell.read("r/model.safetensors");
   for (const std::string command : {"eval", "info", "sample"}) {
@@ -410,7 +228,7 @@ TEST_CASE("tril: a model that is missing, truncated or no model is refused in on
 }
 
 TEST_CASE("tril: output that cannot be written is exit code 1, a reader that left is none") {
-  const TinyShell shell;
+  const PlainShell shell;
   REQUIRE(shell.train("--steps 1 --out r").code == 0);
   for (const std::string line : {"tril", "tril info", "tril info r", "tril eval r"}) {
     const Outcome full = shell.run(line + " > /dev/full");
@@ -422,34 +240,8 @@ TEST_CASE("tril: output that cannot be written is exit code 1, a reader that lef
   }
 }
 
-TEST_CASE("tril train: closed streams are not mistaken for its files") {
-  const TinyShell shell;
-  REQUIRE(shell.train("--steps 2 --out open").code == 0);
-  const Outcome closed = shell.train("--steps 2 --out closed >&- 2>&- <&-");
-  CHECK(closed.code == 1);  // the last line could not be written
-  CHECK((shell.read("closed/last.safetensors") == shell.read("open/last.safetensors")));
-  CHECK(shell.run("tril eval closed").code == 0);
-  CHECK(shell.train("--steps 2 --out full > /dev/full").code == 1);
-  CHECK((shell.read("full/last.safetensors") == shell.read("open/last.safetensors")));
-}
-
-TEST_CASE("tril train: numbers do not pass through the locale") {
-  const TinyShell shell;
-  const std::string locales = shell.run("locale -a").out;
-  const size_t at = locales.find("de_DE");
-  if (at == std::string::npos) {
-    WARN("no locale with a decimal comma here: not checked");
-    return;
-  }
-  const std::string name = locales.substr(at, locales.find('\n', at) - at);
-  REQUIRE(shell.train("--steps 2 --out plain").code == 0);
-  REQUIRE(shell.run("export LC_ALL=" + name + "; tril train book.txt --steps 2 --out german" + kTiny).code == 0);
-  CHECK((shell.read("german/config.json") == shell.read("plain/config.json")));
-  CHECK((shell.read("german/last.safetensors") == shell.read("plain/last.safetensors")));
-}
-
 TEST_CASE("tril: results do not depend on threads that the system does not grant") {
-  const TinyShell shell;
+  const PlainShell shell;
   REQUIRE(shell.train("--steps 3 --out r").code == 0);
   const std::string loss = shell.run("tril eval r --json").out;
   for (const char* limit : {"OMP_THREAD_LIMIT=1", "OMP_DYNAMIC=true", "OMP_MAX_ACTIVE_LEVELS=0"}) {
@@ -463,8 +255,8 @@ TEST_CASE("tril: more threads than the system has memory for are fewer threads a
 #ifdef TRIL_SANITIZE
   WARN("AddressSanitizer needs more memory than this test leaves: not checked");
 #else
-  const TinyShell shell;
-  const Outcome scarce = shell.run("ulimit -v 2000000; tril train book.txt --out s --threads 1000 --steps 2" + kTiny);
+  const PlainShell shell;
+  const Outcome scarce = shell.run("ulimit -v 2000000; tril train book.txt --out s --threads 1000 --steps 2" + kPlain);
   CHECK(scarce.code == 0);
   CHECK_THAT(scarce.err, contains("threads: 1000 asked for, but the system grants "));
 #endif
@@ -474,7 +266,7 @@ TEST_CASE("tril: where the system refuses memory, one line says so, at any limit
 #ifdef TRIL_SANITIZE
   WARN("AddressSanitizer needs more memory than this test leaves: not checked");
 #else
-  const TinyShell shell;
+  const PlainShell shell;
   REQUIRE(shell.train("--steps 1 --out r --quiet").code == 0);
   // From where the program starts at all to where it has enough. With two threads, which need stacks too.
   for (int limit = 52'000; limit <= 240'000; limit += 9'000)
@@ -489,7 +281,7 @@ TEST_CASE("tril: where the system refuses memory, one line says so, at any limit
 }
 
 TEST_CASE("tril: help on a command, and what is written beside flags") {
-  const TinyShell shell;
+  const PlainShell shell;
   CHECK(shell.run("tril help train").out == shell.run("tril train --help").out);
   check_usage_error(shell.train("--bias --no-bias"), "bias: expected --bias or --no-bias, got both");
   check_usage_error(shell.train("--bias false"),

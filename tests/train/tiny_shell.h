@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/catch.h"
 #include "train/program.h"
 #include "train/tiny_model.h"
 
@@ -13,6 +14,8 @@ namespace tril::test {
 inline const std::string kDemanding =
     " --layers 1 --heads 2 --width 8 --context 8 --batch 2 --accumulate 2 --dropout 0.2 --beta2 0.95 --warmup 2 "
     "--lr 1e-2 --sample-length 5 ";
+
+inline const std::string kPlain = " --layers 1 --heads 2 --width 8 --context 8 --batch 4 --warmup 2 --lr 1e-2 ";
 
 // `start` trains in the background, `await TEXT FILE` waits for a text to be in a file. Shells make what they start in
 // the background deaf to SIGINT; env gives it its ears back.
@@ -37,5 +40,25 @@ struct TinyShell : Shell {
     return run("ls " + run_folder + " | grep -c optimizer").out;
   }
 };
+
+// The same with a model that trains in no time.
+struct PlainShell : Shell {
+  PlainShell() { put("book.txt", tiny_text()); }
+  [[nodiscard]] Outcome train(const std::string& rest) const { return run("tril train book.txt" + kPlain + rest); }
+};
+
+// Wrong usage: exit code 2, one line that says so, and no output.
+inline void check_usage_error(const Outcome& outcome, const std::string& text) {
+  CHECK(outcome.code == 2);
+  CHECK(outcome.out.empty());
+  CHECK(count_lines(outcome.err) == 1);
+  CHECK_THAT(outcome.err, contains("error: ") && contains(text));
+}
+
+inline void check_failure(const Outcome& outcome, const std::string& text) {
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.empty());
+  CHECK_THAT(outcome.err, contains("error: ") && contains(text));
+}
 
 }  // namespace tril::test
