@@ -31,31 +31,6 @@ TEST_CASE("tril train: killed at any moment and resumed, a run ends with the sam
   CHECK(shell.states("killed") == "1\n");
 }
 
-TEST_CASE(
-    "tril train: with gradient descent a stopped run ends with the same files, and another optimizer is refused") {
-  const TinyShell shell;
-  const std::string flags = " --optimizer sgd --momentum 0.8 --lr 0.2 --eval-every 20 --quiet ";
-  REQUIRE(shell.train("--steps 80 --out straight" + flags).code == 0);
-  REQUIRE(shell.train("--steps 80 --out adamw --eval-every 20 --quiet").code == 0);
-  CHECK((shell.evaluations("straight") != shell.evaluations("adamw")));
-  const Outcome stopped = shell.run(kStartAndAwait + "start book.txt --out stopped --steps 100000" + kDemanding +
-                                    flags + "\nawait '\"step\":10,' stopped/log.jsonl; kill -TERM $pid; wait $pid");
-  REQUIRE(stopped.code == 143);
-  const std::string before = shell.read("stopped/last.safetensors");
-  const Outcome other = shell.run("tril train --resume stopped --optimizer adamw");
-  CHECK(other.code == 1);
-  CHECK_THAT(other.err, contains("expected the state of AdamW, got that of SGD"));
-  CHECK((shell.read("stopped/last.safetensors") == before));
-
-  REQUIRE(
-      shell
-          .run(kStartAndAwait + "start book.txt --out again --steps 80" + kDemanding + flags +
-               "\nawait '\"step\":1,' again/log.jsonl; kill -TERM $pid; wait $pid; tril train --resume again --quiet")
-          .code == 0);
-  for (const char* name : {"/last.safetensors", "/model.safetensors", "/optimizer-80.safetensors"})
-    CHECK((shell.read(std::string("again") + name) == shell.read(std::string("straight") + name)));
-}
-
 TEST_CASE("tril train: the way to go on that it names has the text where that came through standard input") {
   const TinyShell shell;
   const Outcome stopped =

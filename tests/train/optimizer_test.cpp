@@ -237,9 +237,9 @@ struct TwoLayers {
 
 }  // namespace
 
-TEST_CASE("AdamW: steps on no gradients but this step's") {
+TEMPLATE_TEST_CASE("optimizers: step on no gradients but this step's", "", AdamW, Sgd) {
   TwoLayers net;
-  AdamW optimizer(net.store, {});
+  TestType optimizer(net.store, {});
   const std::vector<double> before = net.weights();
   const auto require_refused = [&](const std::string& missing) {
     const std::vector<double> weights = net.weights();
@@ -271,10 +271,11 @@ TEST_CASE("AdamW: steps on no gradients but this step's") {
   CHECK_NOTHROW(optimizer.update(*net.gradients, 0.1, 1.0, 1));
 }
 
-TEST_CASE(
-    "AdamW: until the reset, a second update takes the same gradients and a second backward adds, as in PyTorch") {
+TEMPLATE_TEST_CASE(
+    "optimizers: until the reset, a second update takes the same gradients and a second backward adds, as in PyTorch",
+    "", AdamW, Sgd) {
   TwoLayers once, twice;
-  AdamW a(once.store, {}), b(twice.store, {});
+  TestType a(once.store, {}), b(twice.store, {});
   once.backward(true);
   twice.backward(true);
   a.update(*once.gradients, 0.1, 1.0, 1);
@@ -294,9 +295,11 @@ TEST_CASE(
   CHECK(values_of<double>(twice.gradients->of(bias)) == std::vector<double>{2, 2});
 }
 
-TEST_CASE("AdamW: unused parameters, where they are allowed, stay as they are and count their own updates") {
+TEMPLATE_TEST_CASE(
+    "optimizers: unused parameters, where they are allowed, stay as they are and count their own updates", "", AdamW,
+    Sgd) {
   TwoLayers net, alone;
-  AdamW optimizer(net.store, {.allow_unused = true}), reference(alone.store, {});
+  TestType optimizer(net.store, {.allow_unused = true}), reference(alone.store, {});
   CHECK_THROWS_WITH(optimizer.update(*net.gradients, 0.1, 1.0, 1),
                     contains("optimizer: expected a gradient for some parameter, got none for net.first.weight"));
   CHECK_THROWS_WITH(optimizer.norm(*net.gradients, 1), contains("a gradient for some parameter"));
@@ -338,11 +341,12 @@ TEST_CASE("AdamW: unused parameters, where they are allowed, stay as they are an
   CHECK(std::vector<int64_t>(counts.begin(), counts.end()) == std::vector<int64_t>{7, 7, 7});
 }
 
-TEST_CASE("AdamW: gradients of another store, and numbers that would spoil the weights, are refused") {
+TEMPLATE_TEST_CASE("optimizers: gradients of another store, and numbers that would spoil the weights, are refused", "",
+                   AdamW, Sgd) {
   TwoLayers net, other;
   net.backward(true);
   other.backward(true);
-  AdamW optimizer(net.store, {});
+  TestType optimizer(net.store, {});
   const std::vector<double> before = net.weights();
   CHECK_THROWS_WITH(optimizer.norm(*other.gradients, 1),
                     contains("optimizer: expected gradients of the store that it updates, got those of another store"));
@@ -357,6 +361,16 @@ TEST_CASE("AdamW: gradients of another store, and numbers that would spoil the w
   CHECK_THROWS_WITH(optimizer.restore(-1), contains("optimizer: expected 0 or more updates, got -1"));
   CHECK(same_bits(net.weights(), before));
   CHECK(optimizer.updates() == 0);
+  ParamStore growing;
+  growing.add("w", {2}, Init::zeros());
+  CHECK_THROWS_WITH(TestType(growing, {}),
+                    contains("optimizer: expected a store whose parameters have their values, got "
+                             "one that still grows, with w; call its freeze()"));
+}
+
+TEST_CASE("optimizers: options out of range are refused by name") {
+  TwoLayers net;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK_THROWS_WITH(AdamW(net.store, {.beta1 = 1.0}),
                     contains("optimizer: expected beta1 of 0 or more, and less than 1"));
   CHECK_THROWS_WITH(AdamW(net.store, {.beta2 = -0.1}), contains("beta2"));
@@ -364,10 +378,6 @@ TEST_CASE("AdamW: gradients of another store, and numbers that would spoil the w
   CHECK_THROWS_WITH(AdamW(net.store, {.epsilon = -1.0}), contains("epsilon"));
   CHECK_THROWS_WITH(Sgd(net.store, {.momentum = 1.0}), contains("momentum of 0 or more, and less than 1, got 1"));
   CHECK_THROWS_WITH(Sgd(net.store, {.weight_decay = -0.5}), contains("weight_decay"));
-  ParamStore growing;
-  growing.add("w", {2}, Init::zeros());
-  CHECK_THROWS_WITH(AdamW(growing, {}), contains("optimizer: expected a store whose parameters have their values, got "
-                                                 "one that still grows, with w; call its freeze()"));
 }
 
 }  // namespace tril::test
