@@ -84,6 +84,10 @@ template <class W>
 TRIL_INLINE void attend(const float* q, const Seen<W>& seen, int64_t D, float scale, float* scores, float* out) {
   for (int64_t t = 0; t < seen.tokens; t += kKeys) dots(q, seen.keys + t * seen.row, seen.row, padded(D), scores + t);
   const int64_t n = padded(seen.tokens);
+  if (!(scale > 0.0f)) {  // the largest stays the largest under positive factors alone
+    for (int64_t t = 0; t < seen.tokens; ++t) scores[t] *= scale;
+    scale = 1.0f;
+  }
   for (int64_t t = seen.tokens; t < n; ++t) scores[t] = -std::numeric_limits<float>::infinity();
   const float top = rows::max(scores, n);
   for (int64_t t = 0; t < n; ++t) scores[t] = math::exp_of_difference((scores[t] - top) * scale);

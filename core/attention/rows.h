@@ -53,18 +53,38 @@ struct QueryRows {
   [[nodiscard]] int64_t mask_at(int64_t row) const { return mask_row + row * mask_stride + begin; }
 };
 
+// The columns that some of a few rows see, in whole groups of lanes: weights are computed of those alone, all others
+// are 0. It is found for kRowsAlike rows at once, so that loops have the same length from row to row.
 template <class T>
-TRIL_INLINE void hide(T* row, const KeyRange& seen, int64_t padded, T value) {
-  constexpr int64_t kLanes = rows::kLanes<T>;
-  rows::Lanes<T> place = {};
-  for (int lane = 0; lane < kLanes; ++lane) place[lane] = static_cast<T>(lane);
-  for (int64_t j = 0; j < seen.first; j += kLanes)
-    rows::put_lanes<T>(row + j,
-                       place < static_cast<T>(seen.first - j) ? rows::Lanes<T>{} + value : rows::lanes(row + j));
-  for (int64_t j = seen.last / kLanes * kLanes; j < padded; j += kLanes)
-    rows::put_lanes<T>(row + j,
-                       place < static_cast<T>(seen.last - j) ? rows::lanes(row + j) : rows::Lanes<T>{} + value);
-}
+struct SeenLanes {
+  static constexpr int64_t kLanes = rows::kLanes<T>, kRowsAlike = 16;
+  int64_t begin = 0, count = 0;
+
+  SeenLanes(const QueryRows& queries, int64_t row) {
+    const int64_t last_row = std::min(row + kRowsAlike, queries.count) - 1;
+    const int64_t first = queries.seen(row).first, last = queries.seen(last_row).last;
+    if (first >= last) return;
+    begin = first / kLanes * kLanes;
+    count = (last + kLanes - 1) / kLanes * kLanes - begin;
+  }
+  // What a row does not see of these columns.
+  TRIL_INLINE void hide(T* row, const KeyRange& columns, T value) const {
+    rows::Lanes<T> place = {};
+    for (int lane = 0; lane < kLanes; ++lane) place[lane] = static_cast<T>(lane);
+    const rows::Lanes<T> hidden = rows::Lanes<T>{} + value;
+    const int64_t first = std::min(columns.first - begin, count), last = columns.last - begin;
+    for (int64_t j = 0; j < first; j += kLanes)
+      rows::put_lanes<T>(row + j, place < static_cast<T>(first - j) ? hidden : rows::lanes(row + j));
+    for (int64_t j = last / kLanes * kLanes; j < count; j += kLanes)
+      rows::put_lanes<T>(row + j, place < static_cast<T>(last - j) ? rows::lanes(row + j) : hidden);
+  }
+  // The columns beside these, of a whole row.
+  TRIL_INLINE void clear_others(T* row, int64_t columns) const {
+    constexpr rows::Lanes<T> kZero{};
+    for (int64_t j = 0; j < begin; j += kLanes) rows::put_lanes<T>(row + j, kZero);
+    for (int64_t j = begin + count; j < columns; j += kLanes) rows::put_lanes<T>(row + j, kZero);
+  }
+};
 
 // What backward makes a row's weights from again, e^(s - shift) · share. Not their log-sum-exp: shift - log share loses
 // the logarithm's digits where scores are large.
@@ -75,53 +95,68 @@ struct Norm {
 
 namespace kernels {
 
-// Scores become weights: e^(s - top) over its sum, times the dropout factors if there are any; a row that sees nothing
-// gets zeros. What each row took off its scores and divided them by is kept in `norm`.
+// Scores, q · k, become weights, with s = scale q · k: e^(s - top) over its sum, times the dropout factors if there are
+// any; a row that sees nothing gets zeros. What each row took off its scores and divided them by is kept in `norm`.
 template <class T>
-TRIL_INLINE void weights(T* scores, const QueryRows& queries, T* factors, const Norm<T>& norm) {
+TRIL_INLINE void weights(T* scores, T scale, const QueryRows& queries, T* factors, const Norm<T>& norm) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
+  SeenLanes<T> part(queries, 0);
   for (int64_t i = 0; i < queries.count; ++i) {
-    T* const row = scores + i * queries.stride;
-    hide(row, queries.seen(i), queries.padded, kHidden);
-    const T top = rows::max(row, queries.padded), shift = top == kHidden ? T{0} : top;
-    for (int64_t j = 0; j < queries.padded; ++j) row[j] = math::exp_of_difference(row[j] - shift);
-    const T total = rows::sum(row, queries.padded), share = total == T{0} ? T{0} : T{1} / total;
+    if (i % part.kRowsAlike == 0) part = SeenLanes<T>(queries, i);
+    part.clear_others(scores + i * queries.stride, queries.padded);
+    T* const row = scores + i * queries.stride + part.begin;
+    T factor_of_row = scale;
+    if (!(scale > T{0})) {  // hidden scores stay -inf, and the largest stays the largest, under positive factors alone
+      for (int64_t j = 0; j < part.count; ++j) row[j] *= scale;
+      factor_of_row = T{1};
+    }
+    part.hide(row, queries.seen(i), kHidden);
+    const T top = rows::max(row, part.count), shift = top == kHidden ? T{0} : top * factor_of_row;
+    for (int64_t j = 0; j < part.count; ++j) row[j] = math::exp_of_difference(row[j] * factor_of_row - shift);
+    const T total = rows::sum(row, part.count), share = total == T{0} ? T{0} : T{1} / total;
     norm.shifts[i] = shift;
     norm.shares[i] = share;
     if (queries.mask.active()) {
       dropout_factors(queries.mask, queries.sample, queries.mask_at(i), queries.padded, factors);
-      for (int64_t j = 0; j < queries.padded; ++j) row[j] *= share * factors[j];
+      const T* const factor = factors + part.begin;
+      for (int64_t j = 0; j < part.count; ++j) row[j] *= share * factor[j];
     } else {
-      for (int64_t j = 0; j < queries.padded; ++j) row[j] *= share;
+      for (int64_t j = 0; j < part.count; ++j) row[j] *= share;
     }
   }
 }
 
-// scores -> dropped weights P', and dP' -> dS = P (dP - delta), where P is made again from the norm, and delta is the
+// q · k -> dropped weights P', and dP' -> dS = P (dP - delta), where P is made again from the norm, and delta is the
 // sum over the head of dO O. Rows of o and d_o are `row` apart. What is hidden becomes 0 last, whatever it was.
 template <class T>
-TRIL_INLINE void gradients(T* scores, T* dweights, const QueryRows& queries, T* factors, const Norm<T>& norm,
+TRIL_INLINE void gradients(T* scores, T scale, T* dweights, const QueryRows& queries, T* factors, const Norm<T>& norm,
                            const T* o, const T* d_o, int64_t row_o, int64_t head) {
+  SeenLanes<T> part(queries, 0);
   for (int64_t i = 0; i < queries.count; ++i) {
-    T *const s = scores + i * queries.stride, *const d = dweights + i * queries.stride;
+    if (i % part.kRowsAlike == 0) part = SeenLanes<T>(queries, i);
+    part.clear_others(scores + i * queries.stride, queries.padded);
+    part.clear_others(dweights + i * queries.stride, queries.padded);
+    T *const s = scores + i * queries.stride + part.begin, *const d = dweights + i * queries.stride + part.begin;
     const T delta = rows::dot(o + i * row_o, d_o + i * row_o, head);
     const T shift = norm.shifts[i], share = norm.shares[i];
     if (queries.mask.active()) {
       dropout_factors(queries.mask, queries.sample, queries.mask_at(i), queries.padded, factors);
-      for (int64_t j = 0; j < queries.padded; ++j) {
-        const T p = math::exp_of_difference(s[j] - shift) * share;
-        s[j] = p * factors[j];
-        d[j] = p * (d[j] * factors[j] - delta);
+      const T* const factor = factors + part.begin;
+      for (int64_t j = 0; j < part.count; ++j) {
+        const T p = math::exp_of_difference(s[j] * scale - shift) * share;
+        s[j] = p * factor[j];
+        d[j] = p * (d[j] * factor[j] - delta);
       }
     } else {
-      for (int64_t j = 0; j < queries.padded; ++j) {
-        const T p = math::exp_of_difference(s[j] - shift) * share;
+      TRIL_INDEPENDENT
+      for (int64_t j = 0; j < part.count; ++j) {
+        const T p = math::exp_of_difference(s[j] * scale - shift) * share;
         s[j] = p;
         d[j] = p * (d[j] - delta);
       }
     }
-    hide(s, queries.seen(i), queries.padded, T{0});
-    hide(d, queries.seen(i), queries.padded, T{0});
+    part.hide(s, queries.seen(i), T{0});
+    part.hide(d, queries.seen(i), T{0});
   }
 }
 
@@ -156,13 +191,13 @@ TRIL_INLINE void pack(const S* x, int64_t stride, int64_t rows, int64_t head, T*
 }  // namespace kernels
 
 template <class T>
-void weights(T* scores, const QueryRows& queries, T* factors, const Norm<T>& norm) {
-  cloned<kernels::weights<T>>(scores, queries, factors, norm);
+void weights(T* scores, T scale, const QueryRows& queries, T* factors, const Norm<T>& norm) {
+  cloned<kernels::weights<T>>(scores, scale, queries, factors, norm);
 }
 template <class T>
-void gradients(T* scores, T* dweights, const QueryRows& queries, T* factors, const Norm<T>& norm, const T* o,
+void gradients(T* scores, T scale, T* dweights, const QueryRows& queries, T* factors, const Norm<T>& norm, const T* o,
                const T* d_o, int64_t row_o, int64_t head) {
-  cloned<kernels::gradients<T>>(scores, dweights, queries, factors, norm, o, d_o, row_o, head);
+  cloned<kernels::gradients<T>>(scores, scale, dweights, queries, factors, norm, o, d_o, row_o, head);
 }
 template <class S>
 [[nodiscard]] bool all_finite(const S* x, int64_t stride, int64_t rows, int64_t head) {

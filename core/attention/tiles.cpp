@@ -50,17 +50,22 @@ void multiply(const Panels& a, const bf16* b, int64_t count, int64_t rows, int64
     }
 }
 
-TRIL_INLINE void scale_rows(float* x, int64_t stride, int64_t rows, int64_t columns, float factor) {
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) x[i * stride + j] *= factor;
-}
-
 // n: a multiple of 32
 TRIL_TILES void narrow(const float* x, float factor, bf16* out, int64_t n) {
   const __m512 factors = _mm512_set1_ps(factor);
   for (int64_t i = 0; i < n; i += 2 * kSide)
     _mm512_storeu_si512(out + i, (__m512i)_mm512_cvtne2ps_pbh(_mm512_mul_ps(factors, _mm512_loadu_ps(x + i + kSide)),
                                                               _mm512_mul_ps(factors, _mm512_loadu_ps(x + i))));
+}
+
+// Rows of n numbers, a multiple of 32.
+TRIL_TILES void round_rows(const float* rows, int64_t stride, int64_t count, bf16* to, int64_t row, int64_t n) {
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t j = 0; j < n; j += 2 * kSide) {
+      const float* const from = rows + i * stride + j;
+      _mm512_storeu_si512(to + i * row + j,
+                          (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + kSide), _mm512_loadu_ps(from)));
+    }
 }
 
 }  // namespace
@@ -106,10 +111,9 @@ void AttentionTiles::multiply_by(const bf16* panels, const QueryRows& queries, c
            panels + queries.begin * head_inner_, steps(head_), kBlock, queries.padded, false, sums, queries.stride);
 }
 
-void AttentionTiles::by_keys(const QueryRows& queries, const bf16* q, int64_t row, float factor, float* scores) {
+void AttentionTiles::by_keys(const QueryRows& queries, const bf16* q, int64_t row, float* scores) {
   q_ = {q, row};
   multiply_by(keys_along_, queries, q_, scores);
-  cloned<scale_rows>(scores, queries.stride, queries.count, queries.padded, factor);
 }
 
 void AttentionTiles::by_values(const QueryRows& queries, const bf16* d_o, int64_t row, float* dweights) {
@@ -149,6 +153,7 @@ void AttentionTiles::spread(const QueryRows& queries, const WrittenPanels& writt
 }
 
 void AttentionTiles::write(const float* rows, int64_t count, bf16* to, int64_t row, bool add) const {
+  if (!add && head_ % (2 * kSide) == 0) return round_rows(rows, head_columns_, count, to, row, head_);
   for (int64_t i = 0; i < count; ++i)
     (add ? convert_and_add<float, bf16> : convert<float, bf16>)(rows + i * head_columns_, to + i * row, head_);
 }
@@ -168,7 +173,7 @@ void AttentionTiles::finish(const WrittenPanels& written, const KeyGradient<bf16
 AttentionTiles::AttentionTiles(Scratch&, int64_t head, int64_t keys, bool)
     : head_(head), keys_(keys), key_rows_(0), head_columns_(0), head_inner_(0) {}
 void AttentionTiles::take_keys(const bf16*, const bf16*, int64_t, int64_t, bool) {}
-void AttentionTiles::by_keys(const QueryRows&, const bf16*, int64_t, float, float*) {}
+void AttentionTiles::by_keys(const QueryRows&, const bf16*, int64_t, float*) {}
 void AttentionTiles::by_values(const QueryRows&, const bf16*, int64_t, float*) {}
 void AttentionTiles::take_weights(const QueryRows&, const float*, float) {}
 void AttentionTiles::mix(const QueryRows&, bf16*, int64_t, bool) {}

@@ -22,7 +22,7 @@ class AttentionTiles {
   AttentionTiles(Scratch& scratch, int64_t head, int64_t keys, bool backward);
 
   void take_keys(const bf16* k, const bf16* v, int64_t row, int64_t seen, bool finite);
-  void by_keys(const QueryRows& queries, const bf16* q, int64_t row, float factor, float* scores);
+  void by_keys(const QueryRows& queries, const bf16* q, int64_t row, float* scores);
   void by_values(const QueryRows& queries, const bf16* d_o, int64_t row, float* dweights);
   // Rounds the weights times the factor to bf16.
   void take_weights(const QueryRows& queries, const float* weights, float factor);

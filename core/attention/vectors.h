@@ -45,15 +45,15 @@ class AttentionVectors {
     attention_rows::pack(backward_ ? k : v, row, seen, head_, packed_);
   }
 
-  // scores (count, padded) = factor · q (count, head) · keysᵀ
-  void by_keys(const QueryRows& queries, const S* q, int64_t row, T factor, T* scores) {
+  // scores (count, padded) = q (count, head) · keysᵀ
+  void by_keys(const QueryRows& queries, const S* q, int64_t row, T* scores) {
     q_ = read(q, row, queries.count, wide_q_);
-    multiply_by(key_panels_, queries, q_, factor, scores);
+    multiply_by(key_panels_, queries, q_, scores);
   }
   // dweights (count, padded) = d_o (count, head) · valuesᵀ
   void by_values(const QueryRows& queries, const S* d_o, int64_t row, T* dweights) {
     d_o_ = read(d_o, row, queries.count, wide_d_o_);
-    multiply_by(value_panels_, queries, d_o_, T{1}, dweights);
+    multiply_by(value_panels_, queries, d_o_, dweights);
   }
 
   // The weights (count, padded) of the products below, times a factor.
@@ -111,9 +111,9 @@ class AttentionVectors {
     attention_rows::transpose_panels(rows.data, rows.stride, count, head_, panels);
   }
 
-  void multiply_by(const T* panels, const QueryRows& queries, const Rows& x, T factor, T* out) const {
+  void multiply_by(const T* panels, const QueryRows& queries, const Rows& x, T* out) const {
     for (int64_t column = 0; column < queries.padded; column += kPanel)
-      tile_matmul(false, queries.count, kPanel, head_, factor, x.data, x.stride,
+      tile_matmul(false, queries.count, kPanel, head_, T{1}, x.data, x.stride,
                   panels + (queries.begin + column) * head_, kPanel, T{0}, out + column, queries.stride);
   }
 

@@ -221,8 +221,8 @@ class AttentionWalk {
                     const Norm& norm) const {
     const QueryRows& rows = piece.rows;
     S* const o = all_o + outputs_at(head, piece);
-    products.by_keys(rows, in_.q + queries_at(head, piece), in_.row_q, scale_, work.scores);
-    attention_rows::weights(work.scores, rows, work.factors, norm_of(norm, head, piece));
+    products.by_keys(rows, in_.q + queries_at(head, piece), in_.row_q, work.scores);
+    attention_rows::weights(work.scores, scale_, rows, work.factors, norm_of(norm, head, piece));
     if (rows.padded == 0) return clear(o, rows.count, row_o_);
     products.take_weights(rows, work.scores, T{1});
     products.mix(rows, o, row_o_, false);
@@ -239,12 +239,12 @@ class AttentionWalk {
       return;
     }
     const S* const d_o = outcome.d_o + outputs_at(head, piece);
-    products.by_keys(rows, in_.q + queries_at(head, piece), in_.row_q, scale_, work.scores);
+    products.by_keys(rows, in_.q + queries_at(head, piece), in_.row_q, work.scores);
     products.by_values(rows, d_o, row_o_, work.dscores);
     const Wide o = widen(outcome.o + outputs_at(head, piece), rows.count, work.wide_o),
                d = widen(d_o, rows.count, work.wide_d_o);
-    attention_rows::gradients(work.scores, work.dscores, rows, work.factors, norm_of(outcome.norm, head, piece), o.data,
-                              d.data, d.stride, shape_.head);
+    attention_rows::gradients(work.scores, scale_, work.dscores, rows, work.factors, norm_of(outcome.norm, head, piece),
+                              o.data, d.data, d.stride, shape_.head);
     products.take_weights(rows, work.scores, T{1});
     products.spread_values(rows, written, dvalues);
     products.take_weights(rows, work.dscores, scale_);

@@ -78,6 +78,10 @@ TRIL_INLINE T sum_of(int64_t n, const Term& term) {
     even += term(i, AsLanes{});
     odd += term(i + kLanes<T>, AsLanes{});
   }
+  if (i + kLanes<T> <= n) {
+    even += term(i, AsLanes{});
+    i += kLanes<T>;
+  }
   T rest = 0;
   for (; i < n; ++i) rest += term(i, AsNumber{});
   return add_up(even + odd) + rest;

@@ -235,6 +235,8 @@ std::vector<Sample> AttentionOp::samples() {
       packed_sample(1, 34, 2, causal, ", causal, two blocks"),
       packed_sample(2, 6, 4, {.heads = 2, .causal = true, .dropout = 0.4}, ", causal, dropout"),
       packed_sample(1, 3, 8, {.heads = 8, .causal = true, .scale = 0.5}, ", head size 1"),
+      packed_sample(1, 35, 6, {.heads = 3, .causal = true, .scale = -1.5}, ", causal, a scale below 0"),
+      cross_sample({1, 20, 18, 2, {.causal = true, .scale = 0.0}}, ", causal, a scale of 0"),
       cross_sample({1, 9, 9, 4, {.heads = 2, .causal = true, .window = 3}}, ", causal"),
       cross_sample({2, 7, 9, 2, {.window = 2}}, ", two-sided"),
       cross_sample({1, 2, 71, 2, {.window = 70}}, ", two-sided, beyond the queries"),
@@ -246,8 +248,9 @@ std::vector<Sample> AttentionOp::samples() {
       cross_sample({1, 5, 3, 6, {.heads = 3, .kv_heads = 1, .causal = true}}, ", causal"),
       packed_sample(2, 35, 8, {.heads = 4, .kv_heads = 2, .causal = true, .window = 5}, ", causal"),
       packed_sample(2, 6, 4, {.heads = 4, .kv_heads = 1, .causal = true, .dropout = 0.4}, ", causal, dropout")};
-  for (const char* const label : {", causal, two blocks", ", causal, dropout", ", head size 1",
-                                  ", causal, panels left out", ", two-sided, dropout", "window 5, causal"})
+  for (const char* const label :
+       {", causal, two blocks", ", causal, dropout", ", head size 1", ", causal, panels left out",
+        ", two-sided, dropout", "window 5, causal", ", a scale below 0"})
     for (size_t i = 0, count = samples.size(); i < count; ++i)
       if (samples[i].label.ends_with(label)) samples.push_back(in_bf16(samples[i], {0}));
   for (const char* const label : {", lengths 4 0 2", ", no keys", ", no queries", ", two blocks", ", full",

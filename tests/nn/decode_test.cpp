@@ -337,6 +337,51 @@ TEST_CASE("decode: refuses tokens outside the vocabulary, and none at all", "[de
   CHECK(decoder.position() == 0);
 }
 
+TEST_CASE("decode: an attention of any scale, alone, decodes as it forwards", "[decode]") {
+  constexpr int64_t kContext = 21, kWidth = 12, kShares = 2;
+  for (const double scale : {1.0, 0.3, 0.0, -0.7})
+    for (const int64_t kv_heads : {0, 1}) {
+      INFO(cat("scale ", scale, ", heads of keys ", kv_heads));
+      ParamStore store;
+      const SelfAttention attention(
+          Scope(store), {.width = kWidth,
+                         .attention = {.heads = 3, .kv_heads = kv_heads, .causal = true, .window = 9, .scale = scale}});
+      store.freeze();
+      for (const ParamInfo& param : store.params())
+        for (int64_t i = 0; i < param.value.count(); ++i)
+          param.value.ptr<float>()[i] = static_cast<float>(
+              random_normal({.seed = 3}, static_cast<uint32_t>(param.value.slot), static_cast<uint32_t>(i)));
+      std::vector<float> x(kContext * kWidth);
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<float>(random_normal({.seed = 5}, 0, static_cast<uint32_t>(i)));
+      Context context({.threads = 1});
+      Tape tape(context, Tape::Mode::evaluate);
+      const Tensor expected = attention(tape.constant<float>({1, kContext, kWidth}, x));
+
+      Arena arena;
+      DecodeMemory memory(arena, {.shares = kShares, .context = kContext});
+      std::vector<std::unique_ptr<ShareStep>> shares;
+      for (int64_t share = 0; share < kShares; ++share) shares.push_back(attention.decode_share(memory, share));
+      const float* const bias = memory.copy(attention.output_bias());
+      const int64_t stride = PackedWeight::padded(kWidth);
+      auto* const row = memory.room<float>(stride);
+      auto* const out = memory.room<float>(stride);
+      auto* const scratch = memory.room<std::byte>(std::max(shares[0]->scratch_bytes(), shares[1]->scratch_bytes()));
+      for (int64_t t = 0; t < kContext; ++t) {
+        std::copy_n(&x[static_cast<size_t>(t * kWidth)], kWidth, row);
+        std::vector<float> y(bias, bias + kWidth);
+        const DecodeRow token{.stream = 0, .at = t, .token = 0};
+        const PackedProducts multiply(DType::f32, 1, nullptr);
+        for (const auto& share : shares) {
+          (*share)({{&token, 1}, multiply, stride, scratch}, row, out);
+          for (int64_t c = 0; c < kWidth; ++c) y[static_cast<size_t>(c)] += out[c];
+        }
+        const float* const full = expected.ptr<float>() + t * kWidth;
+        CHECK(distance({full, static_cast<size_t>(kWidth)}, y) < 1e-4);
+      }
+    }
+}
+
 TEST_CASE("decode: refuses a model whose weights it cannot read", "[decode]") {
   const GptConfig& config = kConfigs[1];
   ParamStore growing, wide(DType::f64), planned;
