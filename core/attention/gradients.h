@@ -17,7 +17,8 @@ struct KeyGradient {
   bool add = false;  // to what is there
 };
 
-// Of a head's keys, by panels: the first rows of queries that come to a panel write its gradients, the others add.
+// Remembers, for each panel of a head's keys, whether its gradients have been written: the first block of queries that
+// comes to a panel writes them, later ones add to them.
 class WrittenPanels {
  public:
   WrittenPanels(Scratch& scratch, int64_t keys)

@@ -1,6 +1,6 @@
-// Rows of attention's scores: from scores to weights, and back. A row is a query's; of its columns a range are keys
-// that it may look at. The others get a score of -inf, and so the weight 0: masking is renormalising over what may be
-// seen.
+// Rows of attention's scores: from scores to weights, and back. A row is a query's; it may look at a range of its
+// columns, which are keys. The others get a score of -inf, and so the weight 0: masking is renormalising over what may
+// be seen.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,8 @@ struct QueryRows {
   uint32_t sample;
   int64_t mask_row, mask_stride;  // the mask's place of the first row's key 0, and between rows
 
-  // Lets the columns be the panels of the keys that some row sees; where there is dropout, its blocks as well.
+  // Sets begin and padded so that the columns are the panels that hold all keys which some row sees. With dropout,
+  // begin is rounded down to a block of random numbers, too.
   void look(const KeyRange& keys) {
     const int64_t unit = mask.active() ? std::max(kPanel, kRandomBlock) : kPanel;
     begin = keys.first / unit * unit;

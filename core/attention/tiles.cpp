@@ -58,7 +58,7 @@ TRIL_TILES void narrow(const float* x, float factor, bf16* out, int64_t n) {
                                                               _mm512_mul_ps(factors, _mm512_loadu_ps(x + i))));
 }
 
-// Rows of n numbers, a multiple of 32.
+// HeadRows of n numbers, a multiple of 32.
 TRIL_TILES void round_rows(const float* rows, int64_t stride, int64_t count, bf16* to, int64_t row, int64_t n) {
   for (int64_t i = 0; i < count; ++i)
     for (int64_t j = 0; j < n; j += 2 * kSide) {
@@ -97,16 +97,16 @@ void AttentionTiles::take_keys(const bf16* k, const bf16* v, int64_t row, int64_
   pack_second(backward ? k : v, row, false, across, mixed_across_);
 }
 
-// Rows as the first operand: where they are if they fill whole tiles.
-AttentionTiles::Rows AttentionTiles::whole_rows(const Rows& x, int64_t count) {
+// HeadRows as the first operand: where they are if they fill whole tiles.
+AttentionTiles::HeadRows AttentionTiles::whole_rows(const HeadRows& x, int64_t count) {
   if (count == kBlock && head_ == head_inner_) return x;
   std::fill(copy_, copy_ + kBlock * head_inner_, bf16());
   for (int64_t i = 0; i < count; ++i) std::copy_n(x.data + i * x.stride, head_, copy_ + i * head_inner_);
   return {copy_, head_inner_};
 }
 
-void AttentionTiles::multiply_by(const bf16* panels, const QueryRows& queries, const Rows& x, float* sums) {
-  const Rows rows = whole_rows(x, queries.count);
+void AttentionTiles::multiply_by(const bf16* panels, const QueryRows& queries, const HeadRows& x, float* sums) {
+  const HeadRows rows = whole_rows(x, queries.count);
   multiply({reinterpret_cast<const char*>(rows.data), rows.stride * 2, kStep * 2, kSide * rows.stride * 2},
            panels + queries.begin * head_inner_, steps(head_), kBlock, queries.padded, false, sums, queries.stride);
 }
@@ -141,7 +141,7 @@ void AttentionTiles::mix(const QueryRows& queries, bf16* out, int64_t row, bool 
   write(mixed_, queries.count, out, row, add);
 }
 
-void AttentionTiles::spread(const QueryRows& queries, const WrittenPanels& written, const Rows& x, float* sums) {
+void AttentionTiles::spread(const QueryRows& queries, const WrittenPanels& written, const HeadRows& x, float* sums) {
   for (int64_t key = 0; key < queries.padded; key += kSide)
     pack_step<false>(weights_ + key, queries.padded, false, kSide, kStep, weights_transposed_ + key * kStep);
   pack_second(x.data, x.stride, false, {head_, queries.count, head_, queries.count}, rows_across_);
@@ -177,7 +177,7 @@ void AttentionTiles::by_keys(const QueryRows&, const bf16*, int64_t, float*) {}
 void AttentionTiles::by_values(const QueryRows&, const bf16*, int64_t, float*) {}
 void AttentionTiles::take_weights(const QueryRows&, const float*, float) {}
 void AttentionTiles::mix(const QueryRows&, bf16*, int64_t, bool) {}
-void AttentionTiles::spread(const QueryRows&, const WrittenPanels&, const Rows&, float*) {}
+void AttentionTiles::spread(const QueryRows&, const WrittenPanels&, const HeadRows&, float*) {}
 void AttentionTiles::finish(const WrittenPanels&, const KeyGradient<bf16>&, const float*) const {}
 
 #endif

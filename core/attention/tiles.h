@@ -39,14 +39,14 @@ class AttentionTiles {
   }
 
  private:
-  struct Rows {  // of queries
+  struct HeadRows {  // of queries
     const bf16* data;
     int64_t stride;
   };
 
-  [[nodiscard]] Rows whole_rows(const Rows& x, int64_t count);
-  void multiply_by(const bf16* panels, const QueryRows& queries, const Rows& x, float* sums);
-  void spread(const QueryRows& queries, const WrittenPanels& written, const Rows& x, float* sums);
+  [[nodiscard]] HeadRows whole_rows(const HeadRows& x, int64_t count);
+  void multiply_by(const bf16* panels, const QueryRows& queries, const HeadRows& x, float* sums);
+  void spread(const QueryRows& queries, const WrittenPanels& written, const HeadRows& x, float* sums);
   void write(const float* rows, int64_t count, bf16* to, int64_t row, bool add) const;
   void finish(const WrittenPanels& written, const KeyGradient<bf16>& gradient, const float* from) const;
 
@@ -57,7 +57,7 @@ class AttentionTiles {
   bf16 *keys_along_ = nullptr, *values_along_ = nullptr, *mixed_across_ = nullptr;
   bf16 *copy_ = nullptr, *weights_ = nullptr, *weights_transposed_ = nullptr, *rows_across_ = nullptr;
   float *mixed_ = nullptr, *dkeys_ = nullptr, *dvalues_ = nullptr;
-  Rows q_{}, d_o_{};
+  HeadRows q_{}, d_o_{};
 };
 
 }  // namespace tril

@@ -37,7 +37,8 @@ class AttentionVectors {
     dvalues_ = scratch.get<T>(head * keys);
   }
 
-  // k and v (keys, head), their rows `row` apart; the first `seen` are read. finite: all that a weight of 0 may meet.
+  // k and v (keys, head), their rows `row` apart; the first `seen` are read. finite:
+  // every number that is multiplied by the weight 0 of a hidden key is finite, so hidden keys need not be left out.
   void take_keys(const S* k, const S* v, int64_t row, int64_t seen, bool finite) {
     finite_ = finite;
     transpose(k, row, seen, key_panels_);
@@ -76,7 +77,8 @@ class AttentionVectors {
     }
     if constexpr (!kInPlace) write(to, queries.count, out, row, add);
   }
-  // The gradients of the keys, or of the values, (keys, head) = [those +] weightsᵀ · q, or · d_o; likewise, key by key.
+  // The gradients of the keys, or of the values, (keys, head) = [those +] weightsᵀ · q, or · d_o. Where NaN and
+  // infinity must be left out, key by key.
   void spread_keys(const QueryRows& queries, const WrittenPanels& written, const KeyGradient<S>& to) const {
     if (to.data != nullptr) spread(queries, written, q_, to, dkeys_);
   }
@@ -84,19 +86,19 @@ class AttentionVectors {
     if (to.data != nullptr) spread(queries, written, d_o_, to, dvalues_);
   }
 
-  // The gradients to their place, where they are not already; keys that no query sees get 0.
+  // Moves the gradients to their place if they were summed elsewhere; keys that no query sees get 0.
   void finish(const WrittenPanels& written, const KeyGradient<S>& dkeys, const KeyGradient<S>& dvalues) const {
     finish(written, dkeys, dkeys_);
     finish(written, dvalues, dvalues_);
   }
 
  private:
-  struct Rows {  // of a head, to read
+  struct HeadRows {  // (…, head), to read
     const T* data;
     int64_t stride;
   };
 
-  [[nodiscard]] Rows read(const S* x, int64_t row, int64_t count, T* copy) const {
+  [[nodiscard]] HeadRows read(const S* x, int64_t row, int64_t count, T* copy) const {
     if constexpr (kInPlace) return {x, row};
     attention_rows::pack(x, row, count, head_, copy);
     return {copy, head_};
@@ -107,17 +109,17 @@ class AttentionVectors {
   }
 
   void transpose(const S* x, int64_t row, int64_t count, T* panels) const {
-    const Rows rows = read(x, row, count, wide_keys_);
+    const HeadRows rows = read(x, row, count, wide_keys_);
     attention_rows::transpose_panels(rows.data, rows.stride, count, head_, panels);
   }
 
-  void multiply_by(const T* panels, const QueryRows& queries, const Rows& x, T* out) const {
+  void multiply_by(const T* panels, const QueryRows& queries, const HeadRows& x, T* out) const {
     for (int64_t column = 0; column < queries.padded; column += kPanel)
       tile_matmul(false, queries.count, kPanel, head_, T{1}, x.data, x.stride,
                   panels + (queries.begin + column) * head_, kPanel, T{0}, out + column, queries.stride);
   }
 
-  void spread(const QueryRows& queries, const WrittenPanels& written, const Rows& x, const KeyGradient<S>& gradient,
+  void spread(const QueryRows& queries, const WrittenPanels& written, const HeadRows& x, const KeyGradient<S>& gradient,
               T* to) const {
     int64_t row_to = head_;
     if constexpr (kInPlace) to = gradient.data, row_to = gradient.row;
@@ -152,7 +154,7 @@ class AttentionVectors {
   T *key_panels_, *packed_, *value_panels_ = nullptr;
   T *wide_keys_ = nullptr, *wide_q_ = nullptr, *wide_mixed_ = nullptr, *wide_d_o_ = nullptr;
   T *dkeys_ = nullptr, *dvalues_ = nullptr;
-  Rows q_{}, d_o_{};
+  HeadRows q_{}, d_o_{};
   const T* weights_ = nullptr;
   T factor_ = 1;
 };

@@ -63,8 +63,8 @@ class AttentionWalk {
         stride_(attention_rows::pad(shape.keys)) {}
 
   void forward(S* o, const Norm& norm) const {
-    // Keys are laid out once a task, so a task is a whole head where there are enough of them, else every so many-th
-    // piece of its work.
+    // Each task lays a head's keys out once. With enough heads a task is a whole head; otherwise a head is split into
+    // `parts` tasks, and task i takes the pieces i, i + parts, and so on.
     const int64_t heads = key_heads(), enough = 4 * context_.threads(), pieces = group_ * blocks();
     const int64_t parts =
         heads == 0 ? 1 : std::clamp<int64_t>((enough + heads - 1) / heads, 1, std::max<int64_t>(1, pieces));

@@ -79,7 +79,7 @@ std::vector<Room> rooms() {
   const Names data = {"core/base", "core/machine", "train/base", "train/data"};
   const Names model = plus(nn, {"train/base", "train/data", "train/model"});
   const Names all = plus(model, {"train/run", "core/gradcheck"});
-  const Names system = {"<fmt", "<nlohmann", kPosix};
+  const Names system = {"<spdlog/fmt", "<nlohmann", kPosix};
   return {
       {"core/base", {}, {}},
       {"core/machine", machine, {"<dnnl.hpp", "<omp.h", kPosix}},

@@ -30,11 +30,7 @@ nlohmann::json without_clock(nlohmann::json line) {
 
 }  // namespace
 
-TEST_CASE("report: numbers and durations as people read them") {
-  CHECK(fixed(1.98766, 4) == "1.9877");
-  CHECK(fixed(0.0, 4) == "0.0000");
-  CHECK(fixed(1e6, 0) == "1000000");
-  CHECK(fixed(1e308, 0).size() == 309);
+TEST_CASE("report: durations as people read them") {
   CHECK(duration_text(0) == "0:00");
   CHECK(duration_text(7.4) == "0:07");
   CHECK(duration_text(59.6) == "1:00");

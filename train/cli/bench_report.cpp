@@ -1,6 +1,7 @@
 #include "train/cli/bench_report.h"
 #include "train/base/json_text.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -43,13 +44,9 @@ Json ops_json(const std::vector<OpTime>& ops) {
   return rows;
 }
 
-std::string padded_left(const std::string& text, size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
-}
-
 std::string rate_text(const OpTime& op) {
-  if (op.flops > 0) return cat(fixed(1e-9 * op.flops / op.seconds(), 0), " GFLOP/s");
-  return op.bytes > 0 ? cat(fixed(1e-9 * op.bytes / op.seconds(), 0), " GB/s") : "";
+  if (op.flops > 0) return fmt::format("{:.0f} GFLOP/s", 1e-9 * op.flops / op.seconds());
+  return op.bytes > 0 ? fmt::format("{:.0f} GB/s", 1e-9 * op.bytes / op.seconds()) : "";
 }
 
 std::string ops_text(const std::vector<OpTime>& ops) {
@@ -57,17 +54,15 @@ std::string ops_text(const std::vector<OpTime>& ops) {
   std::vector<std::array<std::string, 6>> rows = {
       {"op and its operands", "calls", "forward ms", "backward ms", "share", "rate"}};
   for (const OpTime& op : ops)
-    rows.push_back({op.name(), op.calls > 0 ? cat(op.calls) : "", fixed(1e3 * op.forward, 2),
-                    op.backward > 0 ? fixed(1e3 * op.backward, 2) : "", cat(fixed(100 * op.seconds() / all, 1), " %"),
-                    rate_text(op)});
+    rows.push_back({op.name(), op.calls > 0 ? cat(op.calls) : "", fmt::format("{:.2f}", 1e3 * op.forward),
+                    op.backward > 0 ? fmt::format("{:.2f}", 1e3 * op.backward) : "",
+                    fmt::format("{:.1f} %", 100 * op.seconds() / all), rate_text(op)});
   size_t widest = 0;
   for (const auto& row : rows) widest = std::max(widest, row[0].size());
   std::string text;
-  for (const auto& row : rows) {
-    text += cat(row[0], std::string(widest - row[0].size(), ' '), padded_left(row[1], 7), padded_left(row[2], 12),
-                padded_left(row[3], 13), padded_left(row[4], 9));
-    text += row[5].empty() ? "\n" : cat("  ", row[5], "\n");
-  }
+  for (const auto& row : rows)
+    text += fmt::format("{:<{}}{:>7}{:>12}{:>13}{:>9}{}{}\n", row[0], widest, row[1], row[2], row[3], row[4],
+                        row[5].empty() ? "" : "  ", row[5]);
   return text;
 }
 
@@ -81,7 +76,7 @@ std::string subject_text(const BenchSubject& subject) {
 }
 
 std::string change_text(double now, double before, int digits, const char* unit) {
-  return cat(", was ", fixed(before, digits), unit, " (x ", fixed(now / before, 2), ")");
+  return fmt::format(", was {:.{}f}{} (x {:.2f})", before, digits, unit, now / before);
 }
 
 }  // namespace
@@ -147,17 +142,24 @@ std::string to_json(const BenchSubject& subject, const BenchFigures& figures,
 std::string to_text(const BenchSubject& subject, const BenchFigures& figures,
                     const std::optional<EarlierFigures>& earlier) {
   const double ms = 1e3 * figures.step_s;
-  return cat(subject_text(subject), "training  ", fixed(ms, 2), " ms a step (best ",
-             fixed(1e3 * figures.least_step_s, 2), ")", earlier ? change_text(ms, earlier->ms_per_step, 2, " ms") : "",
-             ", ", fixed(figures.chars_per_s, 0), " characters/s\n          ", fixed(figures.gflops, 0), " GFLOP/s, ",
-             fixed(100 * figures.share_of_peak(), 0), " % of the ", fixed(figures.peak_gflops, 0),
-             " that large matrix products reach; at those the step would take ", fixed(1e3 * figures.floor_s(), 2),
-             " ms\n", "decoding  ", fixed(figures.decoded_chars_per_s, 0), " characters/s, one stream",
-             earlier ? change_text(figures.decoded_chars_per_s, earlier->decoded_chars_per_s, 0, "") : "", "; ",
-             fixed(figures.together_chars_per_s, 0), " with ", figures.streams, " together\n", "memory    ",
-             figures.peak_rss_mib, " MiB at most; ", figures.allocations,
-             " allocations a step; large arrays are read at ", fixed(figures.read_gb_per_s, 0), " GB/s\n\n",
-             ops_text(figures.ops));
+  const auto was = [&](double now, double EarlierFigures::*before, int digits, const char* unit) {
+    return earlier ? change_text(now, (*earlier).*before, digits, unit) : std::string();
+  };
+  return subject_text(subject) +
+         fmt::format(
+             "training  {:.2f} ms a step (best {:.2f}){}, {:.0f} characters/s\n"
+             "          {:.0f} GFLOP/s, {:.0f} % of the {:.0f} that large matrix products reach; at those the step "
+             "would "
+             "take {:.2f} ms\n",
+             ms, 1e3 * figures.least_step_s, was(ms, &EarlierFigures::ms_per_step, 2, " ms"), figures.chars_per_s,
+             figures.gflops, 100 * figures.share_of_peak(), figures.peak_gflops, 1e3 * figures.floor_s()) +
+         fmt::format("decoding  {:.0f} characters/s, one stream{}; {:.0f} with {} together\n",
+                     figures.decoded_chars_per_s,
+                     was(figures.decoded_chars_per_s, &EarlierFigures::decoded_chars_per_s, 0, ""),
+                     figures.together_chars_per_s, figures.streams) +
+         fmt::format("memory    {} MiB at most; {} allocations a step; large arrays are read at {:.0f} GB/s\n\n",
+                     figures.peak_rss_mib, figures.allocations, figures.read_gb_per_s) +
+         ops_text(figures.ops);
 }
 
 }  // namespace tril::cli

@@ -2,6 +2,7 @@
 #include "train/base/json_text.h"
 #include "train/run/evaluate.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -126,12 +127,13 @@ std::string as_json(const Result& result, TokenKind tokens) {
 
 std::string as_text(const Result& result, TokenKind tokens) {
   const std::vector<Unit> units = units_of(result, tokens);
-  const auto bits = [](const Unit& unit) { return cat(fixed(unit.bits, 4), " bits a ", unit.name, ", over "); };
-  const auto count = [](const Unit& unit) { return cat(unit.count, " ", unit.name, unit.count == 1 ? "" : "s"); };
-  std::string text =
-      cat("loss ", fixed(result.loss, 4), " nats, ", bits(units[0]), count(units[0]), " of ", result.text);
-  if (units.size() > 1 && units[1].count != units[0].count) text += cat("; ", bits(units[1]), count(units[1]));
-  if (result.best_possible) text += cat("; the best possible loss is ", fixed(*result.best_possible, 4), " nats");
+  const auto bits = [](const Unit& unit) {
+    return fmt::format("{:.4f} bits a {}, over {} {}{}", unit.bits, unit.name, unit.count, unit.name,
+                       unit.count == 1 ? "" : "s");
+  };
+  std::string text = fmt::format("loss {:.4f} nats, {} of {}", result.loss, bits(units[0]), result.text);
+  if (units.size() > 1 && units[1].count != units[0].count) text += "; " + bits(units[1]);
+  if (result.best_possible) text += fmt::format("; the best possible loss is {:.4f} nats", *result.best_possible);
   return text + "\n";
 }
 

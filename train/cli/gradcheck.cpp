@@ -1,6 +1,7 @@
 // tril gradcheck: proves the gradients of every op and of whole models.
 #include "core/gradcheck/gradcheck.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -149,9 +150,7 @@ Row check_row(const std::string& name, const Plan& plan) {
 
 std::string short_number(double value) {
   if (!std::isfinite(value)) return "infinite";
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific, 1).ptr;
-  return {text, end};
+  return fmt::format("{:.1e}", value);
 }
 
 std::string right(std::string text, size_t width) {

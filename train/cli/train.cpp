@@ -1,4 +1,5 @@
 // tril train: from a text and flags to a run.
+#include <spdlog/fmt/fmt.h>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -183,7 +184,7 @@ std::string last_line(const Model& model, const RunFolder& folder) {
   const std::string best = folder.file(kModelFile), last = folder.file(kLastFile);
   const bool has_best = std::filesystem::exists(best);
   const std::string loss = has_best && !std::isnan(state.best_loss)
-                               ? cat("validation loss ", fixed(state.best_loss, 4), " at step ", state.best_step, ", ")
+                               ? fmt::format("validation loss {:.4f} at step {}, ", state.best_loss, state.best_step)
                                : cat("step ", state.step, ", ");
   return cat("model: ", printable(has_best ? best : last), " (", loss, "sample from it: ", program, " sample ",
              shell_quoted(folder.path()), ")\n");

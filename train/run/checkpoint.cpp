@@ -30,7 +30,7 @@ void expect_optimizer(const Safetensors& file, const Optimizer& optimizer) {
   const std::string theirs = found == file.metadata.end() ? kFirstOptimizer : found->second;
   TRIL_CHECK(theirs == optimizer.name(), file.where, cat("the state of ", optimizer.name()),
              cat("that of ", printable(theirs, 60)),
-             "go on with the optimizer that the run began with, or start a new run");
+             "go on with the optimizer that the run began with (--optimizer), or start a new run");
 }
 
 std::string weights_checksum(const ParamStore& params) {

@@ -1,12 +1,12 @@
 #include "train/run/report.h"
 
 #include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <ctime>
 #include <fstream>
@@ -75,18 +75,11 @@ bool is_of_an_evaluation(std::string_view line) {
 
 }  // namespace
 
-std::string fixed(double value, int digits) {
-  char text[400];
-  const auto [end, error] = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, digits);
-  return error == std::errc{} ? std::string(text, end) : cat(value);
-}
-
 std::string duration_text(double seconds) {
   constexpr double kMost = 1e9;
   const auto whole = static_cast<int64_t>(std::lround(std::min(seconds, kMost)));
-  const auto two = [](int64_t number) { return cat(number < 10 ? "0" : "", number); };
-  const int64_t hours = whole / 3600, minutes = whole / 60 % 60;
-  return cat(hours > 0 ? cat(hours, ":", two(minutes)) : cat(minutes), ":", two(whole % 60));
+  const int64_t hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, rest) : fmt::format("{}:{:02}", minutes, rest);
 }
 
 LineFile::LineFile(const std::string& path, Log& log) : path_(path), log_(log) { reopen(); }
@@ -164,15 +157,15 @@ bool Report::due(Clock::duration interval) {
 }
 
 std::string Report::progress() const {
-  std::string line = cat("step ", last_.step, "/", options_.steps);
-  if (begun_) line += cat("  loss ", fixed(last_.loss, 4));
-  if (validation_) line += cat("  validation ", fixed(*validation_, 4));
+  std::string line = fmt::format("step {}/{}", last_.step, options_.steps);
+  if (begun_) line += fmt::format("  loss {:.4f}", last_.loss);
+  if (validation_) line += fmt::format("  validation {:.4f}", *validation_);
   const bool has_room = !log_.is_live();  // a terminal's line is short
-  if (validation_ && has_room && validated_ != last_.step) line += cat(" at step ", validated_);
+  if (validation_ && has_room && validated_ != last_.step) line += fmt::format(" at step {}", validated_);
   if (steps_timed_ == 0) return line;
   const double speed = static_cast<double>(options_.tokens_a_step) / seconds_a_step_;
   const double left = static_cast<double>(options_.steps - last_.step) * seconds_a_step_;
-  return line + cat("  ", fixed(speed, 0), " ", options_.unit, "/s  ", duration_text(left), " left");
+  return line + fmt::format("  {:.0f} {}/s  {} left", speed, options_.unit, duration_text(left));
 }
 
 void Report::step(const StepResult& result, double seconds) {
@@ -197,7 +190,7 @@ void Report::step(const StepResult& result, double seconds) {
   }
 }
 
-void Report::evaluating(int64_t step) { log_.live(cat("step ", step, "/", options_.steps, "  evaluating")); }
+void Report::evaluating(int64_t step) { log_.live(fmt::format("step {}/{}  evaluating", step, options_.steps)); }
 
 void Report::evaluation(const ModelState& state) {
   const auto known = [](double loss) { return std::isnan(loss) ? std::nullopt : std::optional(loss); };
@@ -210,8 +203,8 @@ void Report::evaluation(const ModelState& state) {
   }
   last_.step = told.step;
   std::string line = progress();
-  if (told.best_loss && told.step != told.best_step) line += cat("  best so far ", fixed(*told.best_loss, 4));
-  if (told.best_possible) line += cat("  best possible ", fixed(*told.best_possible, 4));
+  if (told.best_loss && told.step != told.best_step) line += fmt::format("  best so far {:.4f}", *told.best_loss);
+  if (told.best_possible) line += fmt::format("  best possible {:.4f}", *told.best_possible);
   log_.note(line);
   said_ = Clock::now();
   event(told);

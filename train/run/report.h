@@ -16,7 +16,6 @@
 namespace tril {
 
 // A decimal number with so many digits behind the point, whatever the locale.
-[[nodiscard]] std::string fixed(double value, int digits);
 // "0:07", "12:34" or "1:02:03".
 [[nodiscard]] std::string duration_text(double seconds);
 

@@ -1,6 +1,7 @@
 #include "train/run/run.h"
 
 #include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <chrono>
 #include <cmath>
@@ -166,8 +167,8 @@ bool Run::measure_best_again() {
   parts_.model.state.best_step = best.state.step;
   attempt("the best model", [&] { save_model(parts_.folder.file(kModelFile), best); });
   failure_.clear();  // it is there with its old loss, and would be measured again
-  parts_.log.note(cat("the best model, of step ", best.state.step, ": validation loss ", fixed(*loss, 4),
-                      " as it is measured from here on", std::isnan(before) ? "" : cat(", was ", fixed(before, 4))));
+  parts_.log.note(fmt::format("the best model, of step {}: validation loss {:.4f} as it is measured from here on{}",
+                              best.state.step, *loss, std::isnan(before) ? "" : fmt::format(", was {:.4f}", before)));
   BestEvent told{.step = best.state.step};
   if (std::isfinite(*loss)) told.loss = *loss;
   if (!std::isnan(before)) told.was = before;
@@ -323,8 +324,8 @@ void Run::choose_threads(double step_seconds) {
   if (changed) report_.event(ThreadsEvent{trainer_.steps_done(), chosen});
   const auto now = std::chrono::steady_clock::now();
   if (chosen != said_threads_ && now >= say_threads_) {
-    parts_.log.note(cat("threads: ", chosen, " from here on, the fastest of those timed (",
-                        fixed(1e3 * thread_choice_->chosen_seconds(), 2), " ms a step)"));
+    parts_.log.note(fmt::format("threads: {} from here on, the fastest of those timed ({:.2f} ms a step)", chosen,
+                                1e3 * thread_choice_->chosen_seconds()));
     said_threads_ = chosen;
     say_threads_ = now + kQuiet;
   }
