@@ -63,7 +63,7 @@ void AdamW::begin_update(double rate) {
 
 void AdamW::update_piece(const Piece& piece, const Update& update) const {
   const auto& [at, end, param, decays] = piece;
-  const auto& [step, root_scale] = corrections_[param];
+  const Correction& correction = corrections_[param];
   const double keep = decays ? 1.0 - update.rate * options_.weight_decay : 1.0;
   dispatch("optimizer", params().dtype(), [&, at = at, count = end - at](auto type) {
     using T = decltype(type);
@@ -72,8 +72,8 @@ void AdamW::update_piece(const Piece& piece, const Update& update) const {
                                  .beta1_rest = static_cast<T>(1.0 - options_.beta1),
                                  .beta2 = static_cast<T>(options_.beta2),
                                  .beta2_rest = static_cast<T>(1.0 - options_.beta2),
-                                 .step = static_cast<T>(step),
-                                 .root_scale = static_cast<T>(root_scale),
+                                 .step = static_cast<T>(correction.step),
+                                 .root_scale = static_cast<T>(correction.root_scale),
                                  .epsilon = static_cast<T>(options_.epsilon)};
     const auto range = [at](std::byte* buffer) { return reinterpret_cast<T*>(buffer) + at; };
     cloned<update_range<T>>(range(params().data()), range(update.gradients.data()), range(mean_), range(square_), count,
