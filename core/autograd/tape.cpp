@@ -85,7 +85,7 @@ void Tape::bind(const ParameterGradients& gradients) {
   parameters_ = gradients;
 }
 
-// Whether it is one of the store that gradients are bound of.
+// Whether the parameter belongs to the store whose gradients are bound to this tape.
 bool Tape::is_bound(const Tensor& parameter) const {
   const auto* const data = static_cast<const std::byte*>(parameter.data);
   return static_cast<size_t>(parameter.slot) < parameters_.received.size() && data >= parameters_.values &&
@@ -183,7 +183,8 @@ std::array<Tensor, OpPlan::kMaxResults> Tape::record(const OpInfo& op, std::span
   return outputs;
 }
 
-// An operand's gradient is its first (overwrite), one more (add), or a parameter's in the bound buffer.
+// Where an operand's gradient is written: the first one overwrites, later ones add; a parameter's lies in the bound
+// buffer.
 Gradient Tape::target_of(int32_t index) {
   Slot& slot = slots_[static_cast<size_t>(index)];
   Gradient gradient;
@@ -276,7 +277,8 @@ void Tape::finish_targets(const Record& record) {
   }
 }
 
-// Apart from the gradient that flows: a second backward brings its own, and is not to send the first one on again.
+// A kept gradient is stored apart from the one that is being propagated: otherwise a second backward would propagate
+// the first one's gradient again.
 void Tape::keep(const char* op, Slot& slot) {
   if (slot.kept == nullptr) {
     slot.kept = std::exchange(slot.gradient, nullptr);
@@ -355,7 +357,7 @@ void Tape::run_backward(const Tensor& y, const BackwardOptions& options, const T
   options.allow_unused ? clear_unreceived() : expect_all_received();
 }
 
-// What an earlier step left there is not to be taken for a gradient of this one.
+// Zeros the gradients of unused parameters, so that those of an earlier step are not taken for this one's.
 void Tape::clear_unreceived() const {
   if (context_.plans()) return;
   for (size_t i = 0; i < parameters_.offsets.size(); ++i) {
@@ -409,7 +411,7 @@ void Tape::keep_gradient(const Tensor& x) {
   slots_[static_cast<size_t>(x.slot)].keeps_gradient = true;
 }
 
-// All buffers go back at once with the pass, so this cannot fail.
+// Frees all buffers of the pass at once, so this cannot fail.
 void Tape::reset() {
   slots_.clear();
   records_.clear();

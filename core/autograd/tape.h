@@ -104,13 +104,13 @@ class Tape {
   struct Slot {
     Tensor value;
     std::byte* gradient = nullptr;  // while backward needs it
-    std::byte* kept = nullptr;      // of a tensor that keeps it: the sum of what all backwards found
+    std::byte* kept = nullptr;      // of a tensor with keeps_gradient: the sum over all backwards so far
     bool wants_gradient = false, has_gradient = false, keeps_gradient = false;
     int32_t parameter = -1;
-    int32_t record = -1;       // that made it; -1: none is kept
-    bool owns_memory = false;  // and nobody else looks at it
-    bool discarded = false;    // its memory was given back, for good or
-    bool remade = false;       // until backward needed it
+    int32_t record = -1;       // the record that made it; -1: none is kept
+    bool owns_memory = false;  // no other tensor views it
+    bool discarded = false;    // its memory was given back during the pass
+    bool remade = false;       // discarded, and computed again because backward reads it
   };
   struct Record {
     const OpInfo* op = nullptr;

@@ -31,8 +31,8 @@ void Tape::discard_since(int64_t mark, std::initializer_list<Tensor> keep) {
   }
 }
 
-// Runs again what made a discarded tensor, and before it whatever that one needs. Records lie in the order that they
-// can run in.
+// Runs the op again that made a discarded tensor, and first the ops that made its own discarded operands. Running them
+// in the order of their records is always possible.
 void Tape::remake(int32_t index) {
   const auto is_missing = [&](int32_t slot) { return slots_[static_cast<size_t>(slot)].value.data == nullptr; };
   const auto needs = [&](int32_t slot) {
@@ -50,7 +50,7 @@ void Tape::remake(int32_t index) {
   for (const int32_t i : to_run_) run_forward(records_[static_cast<size_t>(i)]);
 }
 
-// What a record's backward reads is there.
+// Makes sure that what a record's backward reads is in memory.
 void Tape::remake_for(const Record& record) {
   for (int32_t i = 0; i < record.operands; ++i)
     if (OpPlan::has_bit(record.plan.reads_input, i)) remake(operand(record, i));
@@ -58,7 +58,7 @@ void Tape::remake_for(const Record& record) {
     if (OpPlan::has_bit(record.plan.reads_output, i)) remake(record.first_output + i);
 }
 
-// Nothing that backward has yet to do reads this record's outputs.
+// Gives remade outputs of a record back: the rest of backward does not read them.
 void Tape::discard_remade(const Record& record) {
   for (int32_t i = 0; i < record.plan.output_count; ++i) {
     Slot& slot = slots_[static_cast<size_t>(record.first_output + i)];

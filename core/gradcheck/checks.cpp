@@ -24,8 +24,8 @@ bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::b
 
 }  // namespace
 
-// Where gradients hold NaN before, an element that keeps it was either never written, or added to although nothing was
-// there; which of the two, a pass that starts from numbers tells.
+// Gradients are filled with NaN before the pass. An element that is still NaN afterwards was either never written, or
+// added to instead of overwritten. A second pass, filled with ordinary numbers, tells which.
 bool Checker::expect_written() {
   const Pass poisoned = runner_.run({.poison = true});
   bool all = true;

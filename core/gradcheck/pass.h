@@ -1,5 +1,5 @@
-// Inside of the gradient checker: what is checked, and one run of it, forward and backward. Used by core/gradcheck*.cpp
-// alone.
+// Inside of the gradient checker: what is checked, and one run of it, forward and backward. Used by
+// core/gradcheck/*.cpp alone.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@
 
 namespace tril {
 
-// planned: only addresses, which nobody may read or write. For a pass that is not computed, to know what it takes.
+// planned: addresses alone, without memory behind them, for a pass that is only counted (ContextOptions::plan).
 enum class Memory : uint8_t { real, planned };
 [[nodiscard]] bool is_planned(const void* address);
 

@@ -3,15 +3,15 @@
 //   TRIL_INLINE void add(const float* x, float* y, int64_t n) { for (…) y[i] += x[i]; }
 //   …
 //   cloned<add>(x, y, n);
-// The kernel, and all that it calls, is TRIL_INLINE: what is no part of the clone is compiled for the baseline. Never a
-// function with a parallel region. Kernels of kernels are called plainly.
+// The kernel, and all that it calls, is TRIL_INLINE: what is not inlined into the clone is compiled for the baseline.
+// Never clone a function with a parallel region. A kernel calls other kernels directly, without cloned<>.
 #pragma once
 
 #include "core/machine/cpu.h"
 
 #define TRIL_INLINE [[gnu::always_inline]] inline
 
-// Before a loop whose passes do not depend on each other, which the compiler cannot see.
+// Stands before a loop whose iterations are independent, which the compiler cannot prove.
 #if defined(__clang__)
 #define TRIL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else

@@ -1,6 +1,6 @@
 // What a computation runs on: its threads, its memory, its precision, its seed. A Context belongs to one thread of
-// control; make one for each if you have several. It must outlive the tapes made on it, and their tensors: what looks
-// at one of those afterwards is not caught.
+// control; make one for each if you have several. It must outlive the tapes made on it, and their tensors: use after
+// its end is not detected.
 //
 // Denormals cost up to fifty times a normal number's work, so all that computes treats them as zero (FTZ and DAZ): the
 // threads that a context works with, and the thread that makes it, stay in that mode. OpenMP's dynamic number of
@@ -57,7 +57,7 @@ class Context {
   // A context's memory serves one pass at a time: the tape that computes holds it until its reset or its end.
   void acquire(const void* tape, const char* op);
   void release(const void* tape);
-  // What its tensors ask whether it is still there, from a tape's beginning to its end.
+  // Lets tensors ask whether their tape still exists; from a tape's construction to its destruction.
   [[nodiscard]] TapeLife& begin_life(Tape& tape);
   void end_life(TapeLife& life) noexcept;
 

@@ -75,8 +75,8 @@ class FirstError {
 
 }  // namespace
 
-// Every region has all the threads, also where some have nothing to do: the runtime ends those that a smaller region
-// leaves out, and makes new ones for the next.
+// Every region has all the threads, even if some have nothing to do: the OpenMP runtime ends threads that a smaller
+// region leaves out, and starts new ones for the next.
 void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body) {
   const int64_t units = (count + grain - 1) / grain;
   const int parts = static_cast<int>(std::min<int64_t>(threads, units));

@@ -92,8 +92,9 @@ void multiply_part(const MatmulShape& s, const Cut& cut, int64_t part, Inner inn
                accumulate || bias != nullptr ? 1.0f : 0.0f, out, s.ldc);
 }
 
-// The gradient of a weight sums over rows of the batch, and each thread has made its own of them: it takes its half of
-// the rows for one half of C, then for the other. So it reads from another's cache what is smaller, C.
+// The gradient of a weight sums over the rows of the batch, and each thread's cache holds the rows that it made. So
+// each thread takes its own half of the rows, first for one half of C, then for the other: what moves between caches is
+// C, which is smaller.
 void multiply_by_halves(Context& context, const MatmulShape& s, const Cut& cut, const float* a, const float* b,
                         float* c, const float* bias) {
   const Inner halves[] = {{0, s.k / 2}, {s.k / 2, s.k - s.k / 2}};

@@ -40,8 +40,8 @@ struct SplitUnit {
 
   static bool worth_a_team(const MatmulShape&) { return true; }
 
-  // What is packed of B at a time, in bytes: little enough for L2 where C stays there, too; else more, so that C, which
-  // every part of B goes over again, comes from afar less often.
+  // Bytes of B that are packed at a time: few enough for L2 if C stays there, too; otherwise more, so that C, which is
+  // read once for each part of B, comes from memory less often.
   template <class Out>
   static int64_t group(const MatmulShape& s, int threads) {
     constexpr int64_t kNear = int64_t{1} << 20, kFar = int64_t{8} << 20;
@@ -54,8 +54,8 @@ struct SplitUnit {
     return split_panels::pack_step<kOfB>(x, row_length, along, side, inner, out);
   }
 
-  // Small products first, in an order that loads few tiles anew. Meanwhile the next block of C is brought near, a few
-  // rows with each step: all at once they would be in the way.
+  // Small products first, in an order that reloads few tiles. Meanwhile the next block of C is prefetched, a few rows
+  // with each step: all at once they would evict what is in use.
   template <int kRows, int kColumns>
   TRIL_TILES static void multiply(const Panels& a, const Panels& b, int64_t count, const TileSums& c,
                                   const NextBlock& next_c) {

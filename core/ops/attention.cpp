@@ -97,7 +97,7 @@ struct AttentionOp {
     return {op.saved(0).ptr<Compute<S>>(), op.saved(1).ptr<Compute<S>>()};
   }
 
-  // Of q, or of a packed operand: the width of a head, and of all heads of keys.
+  // The width of a head, and of all heads of keys, from q or from a packed operand.
   static int64_t head_size(const Attrs& attrs, const Tensor& q) {
     return q.shape[2] / (attrs.options.heads + (attrs.packed ? 2 * attrs.options.key_heads() : 0));
   }
@@ -135,8 +135,8 @@ struct AttentionOp {
   }
 };
 
-// The same from plain products and a softmax over a mask of -inf: heads are cut out and looked at one mask at a time,
-// and heads of keys stand as often as heads of queries look at them.
+// The same from plain products and a softmax with a mask of -inf. Heads are cut out; a head of keys is repeated for
+// each head of queries that looks at it.
 Tensor compose_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                          const AttentionMasks& masks) {
   const int64_t batch = q.shape[0], queries = q.shape[1], keys = k.shape[1], heads = options.heads,

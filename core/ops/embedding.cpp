@@ -41,7 +41,8 @@ struct Embedding {
     });
   }
 
-  // Every thread walks all ids and adds its own columns, so that an id that occurs often is summed in one order.
+  // Every thread walks all ids and adds its own columns, so that the gradients of a repeated id are summed in one
+  // order.
   static void backward(const Backward& op, const Attrs&) {
     const auto* const id = op.in(0).ptr<int32_t>();
     const int64_t width = op.shape(1)[1], vocabulary = op.shape(1)[0];

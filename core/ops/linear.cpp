@@ -6,7 +6,7 @@
 namespace tril {
 namespace {
 
-// What a product with x reads of the weight: itself, or for x in bf16 its shadow, or its numbers rounded into scratch.
+// The weight as a product with x reads it: itself; for x in bf16 its bf16 shadow, or a rounded copy in scratch.
 template <class S>
 const S* weight_for_product(Context& context, Scratch& scratch, const Tensor& weight) {
   if constexpr (std::is_same_v<S, bf16>) {

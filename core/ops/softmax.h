@@ -20,7 +20,7 @@ TRIL_INLINE T shift_of(T top) {
   return top == -std::numeric_limits<T>::infinity() ? T{0} : top;
 }
 
-// e^(x - shift) into y, and the sum. Where nothing may be seen y is 0 and so is the sum.
+// Writes e^(x - shift) to y and returns the sum. Where all x are -inf, y and the sum are 0.
 template <class T>
 TRIL_INLINE T exp_row(const T* x, T* y, int64_t n, T shift) {
   for (int64_t i = 0; i < n; ++i) y[i] = math::exp_of_difference(x[i] - shift);

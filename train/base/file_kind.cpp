@@ -74,7 +74,8 @@ KnownFile zip_kind(std::string_view beginning) {
   return name.find(".npy"sv) != std::string_view::npos ? KnownFile{FileKind::kOther, "a file of NumPy arrays"} : kZip;
 }
 
-// UTF-8, but for a last character that the beginning may have cut, without what no text has.
+// Whether it is valid UTF-8 without control characters that text never contains. The last character may be cut off, as
+// only the beginning of the file was read.
 bool is_text(std::string_view beginning) {
   for (size_t at = 0; at < beginning.size();) {
     const Utf8Char c = decode_utf8(beginning, at);

@@ -1,5 +1,5 @@
 // What reading and writing safetensors share: the header as text and as values, and the rules both sides obey.
-// Internal to train/safetensors*.cpp. Pure functions, callable from any thread.
+// Internal to train/model/safetensors*.cpp. Pure functions, callable from any thread.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,8 @@
 namespace tril {
 namespace {
 
-// A pass of forward and backward over one batch, of which only the second finds memory laid out by the first.
+// Plans a forward and a backward pass over one batch. It is called twice: the second call, like every training step
+// after the first, finds the memory laid out as the first one needed it.
 void plan_pass(Context& context, const LanguageModel& model, GradStore& gradients, int64_t batch) {
   const Shape shape = {batch, model.context()};
   Tape tape(context);
