@@ -4,12 +4,12 @@
 // cross_entropy take bf16 too, and what they save and sum is f32. Every function throws tril::Error, naming the op,
 // what was expected and what was found.
 //
-// Numbers at the edges. Subnormal ones (f32 and bf16 under 2^-126, f64 under 2^-1022) count as 0, as operands and as
-// results. Else results are IEEE's, with the limits at infinity: gelu(-inf) is 0. A gradient is right wherever it can
-// be held, though a part of its formula cannot. NaN and infinity go where the formula takes them, forward and backward,
-// as in PyTorch, so a finite 0 times infinity is NaN; but relu, max and masks choose, and what is not chosen gives 0
-// and has no influence, whatever it holds. Of the NaNs among numbers max chooses NaN, and relu' lets the gradient of a
-// NaN pass. (PyTorch's attention lets NaN through its masks, in some of its kernels: here a token's future never
+// Special numbers. Subnormal ones (f32 and bf16 under 2^-126, f64 under 2^-1022) count as 0, as operands and as
+// results. Otherwise results are IEEE's, and functions have their limits at infinity: gelu(-inf) is 0. A gradient is
+// right wherever it is in range, even if a part of its formula is not. NaN and infinity propagate as the formula says,
+// forward and backward, as in PyTorch: 0 times infinity is NaN. But relu, max and masks choose: an element that is not
+// chosen has no influence, whatever it holds, and its gradient is 0. max chooses NaN if there is one, and relu lets the
+// gradient of a NaN pass. (Some kernels of PyTorch's attention let NaN through their masks: here a token's future never
 // reaches it.)
 #pragma once
 
@@ -33,7 +33,7 @@ namespace tril {
 [[nodiscard]] inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 [[nodiscard]] inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 
-// With a number, which is rounded to x's type. Elementwise, too; they take bf16.
+// Elementwise with a number, which is rounded to x's type. These take bf16.
 [[nodiscard]] Tensor scale(const Tensor& x, double factor);
 [[nodiscard]] Tensor affine(const Tensor& x, double factor, double offset);  // factor x + offset
 [[nodiscard]] Tensor div_by(const Tensor& x, double divisor);                // x / divisor
@@ -72,7 +72,8 @@ enum class Gelu : uint8_t { erf, tanh };
 [[nodiscard]] Tensor max(const Tensor& x);
 [[nodiscard]] Tensor max(const Tensor& x, std::initializer_list<int64_t> axes, bool keep = false);
 
-// (…, m, k) · (…, k, n) -> (…, m, n). A transposed side is given as its transpose. Axes before the last two broadcast.
+// (…, m, k) · (…, k, n) -> (…, m, n). With transpose_a, a is given as (…, k, m); with transpose_b, b as (…, n, k). Axes
+// before the last two broadcast.
 struct MatmulOptions {
   bool transpose_a = false, transpose_b = false;
 };
@@ -95,13 +96,13 @@ struct MatmulOptions {
 // Rows of weight (V, C) chosen by ids (…) -> (…, C).
 [[nodiscard]] Tensor embedding(const Tensor& ids, const Tensor& weight);
 
-// Over one axis. softmax of a row that is all -inf, where nothing may be seen, is 0 with gradient 0.
+// Over one axis. The softmax of a row that is all -inf (everything is masked) is 0, with gradient 0.
 [[nodiscard]] Tensor softmax(const Tensor& x, int64_t axis = -1);
 [[nodiscard]] Tensor log_softmax(const Tensor& x, int64_t axis = -1);
 
 // Each element is 0 with probability p, else divided by 1 - p. Which ones is a function of the context's seed and step,
 // the op's place on the tape, and the element's place in the step's whole batch (axis 0 counts samples), so nothing is
-// stored. On an evaluating tape: x.
+// stored. On a tape in evaluate mode the result is x.
 [[nodiscard]] Tensor dropout(const Tensor& x, double p);
 
 // Over the last axis: (x - mean) / sqrt(variance + epsilon) * weight + bias; bias may be left out.

@@ -73,7 +73,8 @@ const Tensor& Backward::out(int i) const {
 
 namespace {
 
-// The operand whose tape an op runs on: the first that has a place on one, else a gradient. Null: there is none.
+// The operand whose tape an op runs on: the first with a slot on a tape, else the first gradient (it has a tape, but no
+// slot). Null if no operand has a tape.
 const Tensor* with_tape(std::span<const Tensor> operands) {
   const auto first = [&](auto&& has) { return std::find_if(operands.begin(), operands.end(), has); };
   auto found = first([](const Tensor& operand) { return operand.is_on_tape(); });
@@ -83,7 +84,7 @@ const Tensor* with_tape(std::span<const Tensor> operands) {
 
 }  // namespace
 
-// Of an operand that is no longer valid the op itself tells.
+// True for an operand whose tape was reset or destroyed: the op then throws, in its own name.
 bool is_training(std::span<const Tensor> operands) {
   const Tensor* const operand = with_tape(operands);
   return operand == nullptr || !operand->tape.is_current() || operand->tape->training();

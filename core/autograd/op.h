@@ -1,5 +1,3 @@
-// The room core/autograd: tensors, the tape that records what ops did, and what an op must have.
-
 // What an op must have: a shape rule (`infer`), `forward`, `backward` and `samples`, all in one struct in one file:
 //
 //   struct Silu {
@@ -65,7 +63,7 @@ class Infer {
   void save(const Shape& shape, DType dtype) {
     add_result("saved tensors", plan_.saved, plan_.saved_count, shape, dtype);
   }
-  // Backward reads this operand's, or this output's, numbers.
+  // Declares that backward reads the numbers of operand i, or of output i.
   void backward_reads_input(int i) { plan_.reads_input |= bit(i); }
   void backward_reads_output(int i) { plan_.reads_output |= bit(i); }
   // This operand never gets a gradient (token ids, masks).
@@ -76,12 +74,13 @@ class Infer {
 
   // Checks that many ops need.
   void expect_floating(int i, const char* operand) const;          // f32 or f64
-  void expect_floating_or_bf16(int i, const char* operand) const;  // what dispatch_with_bf16 takes
-  void expect_same_dtype(int i, const char* operand) const;        // as operand 0's
+  void expect_floating_or_bf16(int i, const char* operand) const;  // f32, f64 or bf16
+  void expect_same_dtype(int i, const char* operand) const;        // the same type as operand 0
   void expect_rank_at_least(int i, const char* operand, int rank) const;
-  // The whole numbers (i32) of an operand, to be checked; none in a pass that is only planned.
+  // The numbers of an i32 operand, so that infer can check them. Empty in a pass that is only planned.
   [[nodiscard]] std::span<const int32_t> numbers(int i) const;
-  // Axis from 0 or, negative, from the end; returns it counted from 0.
+  // Takes an axis of operand i, counted from 0 or, if negative, from the end. Returns it counted from 0; throws if
+  // there is no such axis.
   [[nodiscard]] int checked_axis(int i, int64_t axis) const;
 
  private:
@@ -94,7 +93,8 @@ class Infer {
   OpPlan& plan_;
 };
 
-// Where an op's random numbers start: what the context said when the op was recorded, and the op's place in the pass.
+// Where an op's random numbers start: the context's step and first sample when the op was recorded, and the op's place
+// in the pass (`stream`).
 struct Draws {
   uint32_t step = 0, first_sample = 0, stream = 0;
 };
@@ -114,7 +114,7 @@ class Forward {
   [[nodiscard]] const char* name() const { return op_; }
   // The op's own random numbers: the same in forward and backward, others for every op and step.
   [[nodiscard]] RandomKey key() const { return {context_.seed(), draws_.step, draws_.stream}; }
-  // The index of row 0 of axis 0 in the step's whole batch. Throws where a row's own would need more than 32 bits.
+  // The index of row 0 of axis 0 in the step's whole batch. Throws if the index of any row needs more than 32 bits.
   [[nodiscard]] uint32_t first_sample() const;
 
  protected:
@@ -124,7 +124,7 @@ class Forward {
   Draws draws_;
 };
 
-// Where an operand's gradient is to go; false if nobody wants it.
+// Where backward writes an operand's gradient. Converts to false if nobody wants that gradient.
 struct Gradient {
   Tensor tensor;
   bool accumulate = false;  // add to what is there, else overwrite it
@@ -155,7 +155,7 @@ class Backward : public Forward {
   std::span<const Gradient> gradients_;
 };
 
-// One case the checks run an op on.
+// One operand of a Sample: its shape, and which numbers it holds.
 struct SampleInput {
   enum class Values : uint8_t {
     normal,    // standard normal, times `spread`
@@ -167,9 +167,9 @@ struct SampleInput {
   Values values = Values::normal;
   double spread = 1.0;
   int32_t high = 0;
-  std::vector<double> given{};  // used as they are, if there are any (i32 operands too)
+  std::vector<double> given{};  // if not empty: these numbers, not random ones (i32 operands too)
   std::string not_varied{};     // why this operand needs no gradient check; empty: it is checked
-  bool bf16 = false;            // it is bf16 where the others are f32; in f64 checks its numbers are those of bf16
+  bool bf16 = false;            // f32 runs store it as bf16; its numbers are ones that bf16 holds exactly
 
   [[nodiscard]] static SampleInput of_tokens(const Shape& shape, int32_t high) {
     return {.shape = shape, .values = Values::tokens, .high = high, .not_varied = "token ids"};
@@ -178,13 +178,14 @@ struct SampleInput {
 
 using SampleFunction = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
+// One case that the checks run an op on.
 struct Sample {
   std::string label{};  // what is special about it
   std::vector<SampleInput> inputs{};
   SampleFunction run{};      // calls the op's public function
   SampleFunction compose{};  // the same from simpler ops, an oracle; may be empty
   std::string error{};       // not empty: `run` must throw an Error that holds this text
-  bool bf16 = false;         // run on f32, something is stored as bf16: it is compared with f64 to bf16's precision
+  bool bf16 = false;         // f32 runs store something as bf16, so they agree with f64 only to bf16's precision
 };
 
 // The same sample for mixed precision, where these operands are bf16.
@@ -233,7 +234,7 @@ template <DefinesOp Op>
 Tensor apply(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs);
 std::array<Tensor, OpPlan::kMaxResults> apply_all(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs);
 
-// Whether ops that act in training alone do: not where the operands' tape only evaluates.
+// Whether ops that act only in training, such as dropout, do so: false only if the operands' tape is in evaluate mode.
 [[nodiscard]] bool is_training(std::span<const Tensor> operands);
 
 template <class Attrs>
@@ -262,7 +263,7 @@ void dispatch_with_bf16(const char* op, DType dtype, Body&& body) {
 
 }  // namespace tril
 
-// Makes an op known. It must stand in op_list.h, so that no op escapes the checks.
+// Registers an op under its name, which must be listed in op_list.h, so that no op escapes the checks.
 #define TRIL_REGISTER_OP(name, Type)                                                                    \
   static_assert(::tril::is_listed_op(#name), "add `" #name "` to the list in core/autograd/op_list.h"); \
   namespace registered {                                                                                \

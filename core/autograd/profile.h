@@ -1,5 +1,5 @@
 // Where a computation's time goes, op by op: set Context::profile, and every op that runs on the context's tapes is
-// timed, forward and backward apart. Operations on other things than tensors (an optimizer's) use Timed.
+// timed, forward and backward apart. Work that is not an op, such as an optimizer's, is timed with Timed.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace tril {
 
 // All runs of one op on operands of the same shapes.
 struct OpTime {
-  static constexpr size_t kMostOperands = 4;  // that count as its shapes
+  static constexpr size_t kMostOperands = 4;  // whose shapes tell rows apart
   const char* op = nullptr;
   std::array<Shape, kMostOperands> operands{};
   size_t operand_count = 0;
@@ -29,7 +29,7 @@ struct OpTime {
 
 class Profile {
  public:
-  // The row of this op; made anew where there is none. Valid until the next call.
+  // The row of this op on operands of these shapes; added if there is none. The reference is valid until the next call.
   OpTime& row(const char* op, std::span<const Tensor> operands = {});
   [[nodiscard]] const std::vector<OpTime>& rows() const { return rows_; }  // in the order that they first ran
 
@@ -37,7 +37,7 @@ class Profile {
   std::vector<OpTime> rows_;
 };
 
-// Adds the seconds that it lives to `sum`, if there is one.
+// Adds the seconds for which it lives to `*sum`; does nothing if `sum` is null.
 class Timed {
  public:
   explicit Timed(double* sum) : sum_(sum) {

@@ -17,7 +17,7 @@ void add_into(T* sum, const T* term, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] = T(static_cast<Compute<T>>(sum[i]) + static_cast<Compute<T>>(term[i]));
 }
 
-// Places on a tape are counted in 31 bits.
+// A tape counts its slots and operands in int32_t.
 void expect_room(const char* op, size_t places) {
   constexpr size_t kMost = std::numeric_limits<int32_t>::max();
   TRIL_CHECK(places < kMost, op, cat("at most ", kMost, " tensors and operands on a tape"), "more",
@@ -394,7 +394,7 @@ Tensor Tape::gradient(const Tensor& x) const {
   TRIL_CHECK(has_gradient(x), "gradient", "a tensor that received a gradient",
              cat("one of shape ", x.shape, " that received none"),
              "is it a variable, or kept with keep_gradient, and does the loss depend on it?");
-  Tensor gradient = x;  // of the same pass
+  Tensor gradient = x;  // the copy keeps x's tape and pass
   gradient.slot = -1;
   gradient.shadow = nullptr;
   if (x.is_parameter()) {

@@ -1,3 +1,5 @@
+// The room core/autograd: tensors, the tape that records what ops did, and what an op must have.
+
 // The tape: ops run as they are called and leave a flat list of plain records; backward walks the list from the end.
 // Recording order is already topological, so there is no sort and no recursion. A tape belongs to its context's thread.
 // Tensors made on it are valid until reset(), which keeps the memory for the next pass, or until the tape's end.
@@ -18,22 +20,23 @@
 
 namespace tril {
 
-// Where the gradients of parameters go: a flat buffer with the layout of the parameters' own. Nothing in it is ever
-// zeroed before: a parameter not yet marked as received is overwritten, afterwards added to. nn/params.h fills it. What
-// it points at outlives the passes of the tape that it is bound to.
+// Where the gradients of parameters go: a flat buffer with the same layout as the parameters' values. It need not be
+// zeroed: a parameter whose `received` is 0 is overwritten and marked, one that is marked is added to. GradStore
+// (nn/params.h) fills this struct in and clears the marks. It owns nothing: the memory it points at must outlive the
+// passes of the tape that it is bound to.
 struct ParameterGradients {
   const std::byte* values = nullptr;
   std::byte* gradients = nullptr;
   int64_t bytes = 0;
-  std::span<uint8_t> received;         // one a parameter, by its index
-  std::span<const int64_t> offsets;    // where each begins, in bytes, in ascending order
+  std::span<uint8_t> received;         // a flag per parameter, by its index: 1 if it has a gradient
+  std::span<const int64_t> offsets;    // where each parameter begins, in bytes, ascending
   std::span<const std::string> names;  // for errors
-  // The first names without a gradient, as "a, b and 7 more"; empty: every parameter has one.
+  // The parameters that received no gradient, as "a, b and 7 more"; empty if every parameter received one.
   [[nodiscard]] std::string missing() const;
 };
 
 struct BackwardOptions {
-  bool allow_unused = false;  // a parameter that received no gradient is no error; its place in the buffer is then 0
+  bool allow_unused = false;  // a parameter that received no gradient is no error: its gradient is set to 0
 };
 
 class Tape {
@@ -49,7 +52,7 @@ class Tape {
   [[nodiscard]] Context& context() const { return context_; }
   [[nodiscard]] bool training() const { return mode_ == Mode::train; }
 
-  // A tensor that wants no gradient: a copy of the values, or a view of memory that outlives the pass.
+  // Tensors that want no gradient: constant() copies the values, view() looks at memory that must outlive the pass.
   template <class T>
   [[nodiscard]] Tensor constant(const Shape& shape, std::span<const T> values) {
     return copy_in("constant", shape, kDTypeOf<T>, values.data(), static_cast<int64_t>(values.size()), false);
@@ -72,22 +75,25 @@ class Tape {
   // Parameters used on this tape send their gradients there. Without a binding they are constants.
   void bind(const ParameterGradients& gradients);
 
-  // Gradients of a tensor with one element, or, with a cotangent of y's shape, of their inner product.
+  // Computes the gradients of a loss, which has one element; or, with a cotangent of y's shape and type, those of the
+  // inner product of y and the cotangent. Throws if y depends on no variable and no bound parameter and, unless
+  // allow_unused, if a bound parameter received no gradient.
   void backward(const Tensor& loss, const BackwardOptions& options = {});
   void backward(const Tensor& y, const Tensor& cotangent, const BackwardOptions& options = {});
-  // The gradient of a variable, of a parameter, or of a tensor that keep_gradient was called for; after several
-  // backwards their sum. Valid until the reset, a parameter's as long as its store. Throws if it received none.
+  // The gradient of a variable, of a parameter, or of a tensor that keep_gradient was called for. After several calls
+  // of backward it is the sum of all. Valid until reset(), a parameter's as long as its store. Throws if x received
+  // none.
   [[nodiscard]] Tensor gradient(const Tensor& x) const;
   [[nodiscard]] bool has_gradient(const Tensor& x) const;
   void keep_gradient(const Tensor& x);
 
-  // Gives a tensor's memory to whatever this pass makes next: it is read no more, neither by the caller nor by ops to
-  // come. Where backward needs its numbers, the op that made it runs again, with the same bits. Nothing happens to
-  // variables, constants, parameters, tensors that share their memory, and, in train mode, tensors that want no
-  // gradient.
+  // Frees a tensor's memory, so that this pass can use it for other tensors. Neither the caller nor a later op may read
+  // the tensor any more. If backward needs its numbers, the op that made it runs again, with the same bits. Does
+  // nothing for variables, constants, parameters, tensors that share their memory, and, in train mode, tensors that
+  // want no gradient.
   void discard(const Tensor& x);
   [[nodiscard]] bool is_discarded(const Tensor& x) const;
-  // Does so with all that was made since a mark, but for the tensors to keep.
+  // discard_since discards all tensors that were made since a mark, except those in `keep`.
   [[nodiscard]] int64_t mark() const { return static_cast<int64_t>(slots_.size()); }
   void discard_since(int64_t mark, std::initializer_list<Tensor> keep);
 
@@ -103,7 +109,7 @@ class Tape {
  private:
   struct Slot {
     Tensor value;
-    std::byte* gradient = nullptr;  // while backward needs it
+    std::byte* gradient = nullptr;  // in backward: the sum of what has arrived so far
     std::byte* kept = nullptr;      // of a tensor with keeps_gradient: the sum over all backwards so far
     bool wants_gradient = false, has_gradient = false, keeps_gradient = false;
     int32_t parameter = -1;
@@ -121,7 +127,7 @@ class Tape {
   };
   struct Target {  // where one operand's gradient is written during a record's backward
     int32_t slot;
-    std::byte* temporary;  // the operand occurs twice: its second gradient is made apart, then added
+    std::byte* temporary;  // of a repeated operand: its second gradient is computed here, then added
   };
 
   Tensor copy_in(const char* what, const Shape& shape, DType dtype, const void* values, int64_t count,
@@ -141,7 +147,7 @@ class Tape {
   [[nodiscard]] const Slot& checked_slot(const char* what, const Tensor& x) const;
   void run_backward(const Tensor& y, const BackwardOptions& options, const Tensor* cotangent = nullptr);
   void backward_record(const Record& record);
-  // Enter what an op is about to do in the profile; return where its seconds go.
+  // Add what an op is about to do to its row of the profile, and return that row's seconds, for Timed.
   [[nodiscard]] double& profile_forward(const Record& record, const Forward& forward);
   [[nodiscard]] double& profile_backward(const Record& record);
   [[nodiscard]] Gradient target_of(int32_t slot);
@@ -157,7 +163,7 @@ class Tape {
 
   Context& context_;
   Mode mode_;
-  TapeLife& life_;  // counts the passes; the context's
+  TapeLife& life_;  // counts the passes; owned by the context
   uint32_t ops_run_ = 0;
   ParameterGradients parameters_;
   std::vector<Slot> slots_;
@@ -165,10 +171,10 @@ class Tape {
   std::vector<int32_t> operands_;  // slots, of all records one after the other
   std::vector<Tensor> saved_;
   std::vector<int32_t> parameter_slots_;  // by parameter index; -1: not used in this pass
-  std::vector<Tensor> inputs_, dout_;     // working lists of one op at a time, kept for their memory
+  std::vector<Tensor> inputs_, dout_;     // scratch lists of one op, members to reuse their memory
   std::vector<Gradient> din_;
   std::vector<Target> targets_;
-  std::vector<int32_t> to_run_;  // records, in remake()
+  std::vector<int32_t> to_run_;  // indices of records; scratch of remake()
 };
 
 }  // namespace tril

@@ -1,4 +1,4 @@
-// Tensors whose memory is given back before backward, and how they are made again where it needs them.
+// Discarding tensors: their memory is given back during the pass, and backward recomputes those that it reads.
 #include <algorithm>
 
 #include "core/autograd/profile.h"

@@ -1,4 +1,4 @@
-// What a tape tells of a pass: its records, its first bad number, and where time goes.
+// What a tape reports of a pass: its records, its first result that is not finite, and entries in the profile.
 #include <algorithm>
 #include <cmath>
 

@@ -1,8 +1,8 @@
 // A Tensor is a view: where the numbers lie, their shape and type, and the tape that made it. It owns nothing, copies
 // freely, and is contiguous and row-major. It is valid until its tape is reset or destroyed or, if it has no tape, as
-// long as its memory. After that ops, ptr() and item() throw, and printing says so. Nobody notices where memory from
-// outside a tape is gone (a ParamStore's, what Tape::view looks at), where the Context is gone, and where ptr() reads
-// what was discarded (Tape::discard).
+// long as its memory. After that ops, ptr() and item() throw, and printing says so. Three misuses are not detected: a
+// tensor whose memory is not the tape's (a ParamStore's, or what Tape::view looks at) after that memory was freed; any
+// tensor after its Context was destroyed; and ptr() of a tensor that was discarded (Tape::discard).
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Tensor {
   Shape shape;
   DType dtype = DType::f32;
   int32_t slot = -1;             // on a tape: its place there; without one: the parameter's index; -1: neither
-  TapeRef tape;                  // whose pass the memory belongs to; null: from outside, a parameter or a constant
-  const bf16* shadow = nullptr;  // of an f32 parameter: its numbers rounded to bf16; null: nobody keeps any
+  TapeRef tape;                  // the pass that the memory belongs to; null: it is from outside, such as a parameter's
+  const bf16* shadow = nullptr;  // of an f32 parameter: its numbers rounded to bf16; null: there is no such copy
 
   [[nodiscard]] bool is_parameter() const { return tape == nullptr && slot >= 0; }
   // Made by an op, Tape::variable, constant or view. (A gradient has a tape, too, and no place on it.)
@@ -41,7 +41,7 @@ struct Tensor {
     TRIL_CHECK(dtype == kDTypeOf<T>, "tensor", cat("a view as ", dtype), cat("a view as ", kDTypeOf<T>));
     return static_cast<T*>(data);
   }
-  // The only element of a tensor of one.
+  // The value of a floating-point tensor with one element; throws for any other.
   [[nodiscard]] double item() const {
     expect_current("item");
     TRIL_CHECK(count() == 1 && is_floating(dtype), "item", "a tensor with one floating-point element",
@@ -55,8 +55,9 @@ struct Tensor {
 };
 static_assert(std::is_trivially_copyable_v<Tensor>);
 
-// Type, shape and values, as in "f32 (3) [1., 2., 3.]", for streams and for cat(). Of more than a thousand values those
-// at both ends of each axis are shown, to four decimals; a scalar is shown in full. What has no values says why.
+// Type, shape and values, as in "f32 (3) [1., 2., 3.]", for streams and for cat(). If there are more than a thousand
+// values, those at both ends of each axis are shown. They have four decimals; a scalar is shown in full. A tensor
+// without values says why it has none.
 void append(std::string& out, const Tensor& tensor);
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 std::ostream& operator<<(std::ostream& out, const Shape& shape);

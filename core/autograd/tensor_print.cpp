@@ -8,7 +8,7 @@
 namespace tril {
 namespace {
 
-constexpr int64_t kShownWhole = 1000;  // values; of more, kEdge at both ends of an axis
+constexpr int64_t kShownWhole = 1000;  // values; if there are more, kEdge at both ends of each axis are shown
 constexpr int64_t kEdge = 3;
 constexpr size_t kLineWidth = 80;
 
@@ -97,7 +97,7 @@ class Printer {
     out_ += ']';
   }
 
-  // Of a last axis, broken where the line is full.
+  // Writes the values along the last axis; breaks the line where it is full.
   void write_row(int axis, int64_t at) {
     const size_t start = indent_ + static_cast<size_t>(axis) + 1;
     size_t column = start;
@@ -141,12 +141,12 @@ class Printer {
   const Shape& shape_;
   std::string& out_;
   bool abridged_ = false, all_whole_ = true;
-  double largest_ = 0, smallest_ = 0;  // of what is shown, finite and not 0
+  double largest_ = 0, smallest_ = 0;  // magnitudes of the values shown that are finite and not 0
   Form form_ = Form::decimals;
   size_t width_ = 0, indent_ = 0;
 };
 
-// Why there are no values to show; null: there are.
+// Why there are no values to show; null if there are some.
 const char* missing(const Tensor& tensor) {
   if (tensor.tape.is_gone()) return ", its tape was destroyed";
   if (!tensor.tape.is_current()) return ", its tape was reset";
@@ -154,7 +154,7 @@ const char* missing(const Tensor& tensor) {
   return tensor.data == nullptr && tensor.count() > 0 ? ", without values" : nullptr;
 }
 
-// As short as reads back to the same number.
+// The shortest text that reads back to the same number.
 void append_scalar(std::string& out, const Tensor& tensor) {
   if (tensor.dtype == DType::f64) return append(out, *tensor.ptr<double>());
   if (tensor.dtype == DType::i32) return append(out, *tensor.ptr<int32_t>());

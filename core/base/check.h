@@ -24,7 +24,7 @@ inline void append(std::string& out, char c) { out += c; }
 // Numbers never pass through the locale: 0.1 stays "0.1" under a decimal comma.
 template <class Number>
 requires(std::integral<Number> || std::floating_point<Number>) void append(std::string& out, Number value) {
-  if (value != value) return append(out, std::string_view("nan"));  // without a sign, which means nothing
+  if (value != value) return append(out, std::string_view("nan"));  // without a sign: that of a NaN means nothing
   char digits[64];
   const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
   out.append(digits, end);

@@ -47,7 +47,7 @@ struct bf16 {
 
 inline void append(std::string& out, DType dtype) { out += name_of(dtype); }
 
-// What numbers of a type are computed with.
+// The type that kernels compute in: f32 for bf16, else the type itself.
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
 [[nodiscard]] constexpr DType compute_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }

@@ -56,7 +56,7 @@ inline constexpr int64_t kRandomBlock = 64;
   }
 }
 
-// Four words of their own, for places where a value at a time is wanted.
+// Four words for one index, for callers that want single values, not blocks.
 [[nodiscard]] inline std::array<uint32_t, 4> random_words(const RandomKey& key, uint32_t sample, uint32_t index) {
   uint32_t counter[4] = {index, sample, key.step, key.stream};
   philox(counter, key.seed);
@@ -77,8 +77,8 @@ inline constexpr int64_t kRandomBlock = 64;
   return std::sqrt(-2.0 * std::log(radius)) * std::cos(2.0 * std::numbers::pi * angle);
 }
 
-// A stream number from a name (FNV-1a), so that a parameter's initial values depend on its name and not on the order of
-// making.
+// A stream number from a name (FNV-1a), so that a parameter's initial values depend on its name and not on the order in
+// which parameters are made.
 [[nodiscard]] constexpr uint32_t stream_of(const char* name, size_t length) {
   uint32_t hash = 2166136261u;
   for (size_t i = 0; i < length; ++i) hash = (hash ^ static_cast<unsigned char>(name[i])) * 16777619u;

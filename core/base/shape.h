@@ -22,7 +22,7 @@ class Shape {
     int64_t total = 1;
     for (const int64_t dim : dims) {
       TRIL_CHECK(dim >= 0, "shape", "dimensions of 0 or more", cat(dim));
-      // Also of some of the axes alone, where another is 0.
+      // An axis of 0 is left out of the product, so the other axes must stay within the limit too.
       TRIL_CHECK(dim == 0 || (!__builtin_mul_overflow(total, dim, &total) && total <= (int64_t{1} << 48)), "shape",
                  "at most 2^48 elements", "a product that is larger");
       dims_[static_cast<size_t>(rank_++)] = dim;
@@ -30,7 +30,7 @@ class Shape {
   }
 
   [[nodiscard]] int rank() const { return rank_; }
-  // The extent of an axis, from 0 or, negative, from the end; others throw.
+  // The extent of an axis, counted from 0 or, if negative, from the end. Throws if there is no such axis.
   [[nodiscard]] int64_t operator[](int64_t axis) const { return dims_[checked(axis)]; }
   [[nodiscard]] std::span<const int64_t> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
   // Number of elements in the axes [from, to).
@@ -40,7 +40,8 @@ class Shape {
     return total;
   }
   [[nodiscard]] int64_t count() const { return count(0, rank_); }
-  // Number of rows when the last axis is the row: product of all others; a scalar is one row of one.
+  // Number of rows, if a row runs along the last axis: the product of all other extents. A scalar is one row of one
+  // element.
   [[nodiscard]] int64_t rows() const { return rank_ == 0 ? 1 : count(0, rank_ - 1); }
   [[nodiscard]] int64_t last() const { return rank_ == 0 ? 1 : (*this)[-1]; }
 

@@ -1,5 +1,3 @@
-// The room core/gradcheck: whether a backward is the derivative of its forward. Its door is gradcheck.h.
-
 // Inside of the gradient checker: one check of one subject, from its first pass to the findings.
 #pragma once
 
@@ -32,8 +30,8 @@ class Checker {
   void expect_valid_options() const;
   bool expect_written();
   void expect_same_bits(Check check, const PassOptions& options, const char* when);
-  // Compares lists of numbers, one an output or one an input; tolerance is a part of `scale(i)`. Returns the worst
-  // part.
+  // Compares lists of numbers, one per output or one per input. Differences and `tolerance` are relative to scale(i)
+  // for list i. A list that differs by more becomes a finding. Returns the largest relative difference.
   template <class Scale>
   double expect_close(Check check, const char* of, const std::vector<Numbers>& expected,
                       const std::vector<Numbers>& got, double tolerance, Scale&& scale, const char* when);

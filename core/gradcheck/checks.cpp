@@ -12,7 +12,7 @@ constexpr double kExact = 1e-12;  // sums of the same terms in another order, in
 constexpr double kCompose = 1e-10;
 constexpr double kF32 = 5e-6;                     // 84 roundings
 constexpr double kBf16 = 0.02;                    // 10 roundings
-constexpr uint64_t kNeverWritten = ~uint64_t{0};  // what poison leaves
+constexpr uint64_t kNeverWritten = ~uint64_t{0};  // the NaN that poisoned memory holds
 
 double largest(const Numbers& numbers) {
   double most = 0;
@@ -118,7 +118,8 @@ void Checker::check_linear() {
   }
 }
 
-// The gradients from each output alone add up to those from all: backward meets outputs that nothing depends on.
+// The gradients from each output alone must add up to those from all outputs. Backward then also runs with outputs that
+// nothing depends on, whose gradient is null.
 void Checker::check_outputs_alone() {
   if (plain_.outputs.size() < 2) return;
   std::vector<Numbers> sums = plain_.gradients;
@@ -171,7 +172,8 @@ void Checker::check_accumulation() {
         [&](size_t i) { return largest(doubled[i]) + 1.0; }, "from twice their value after a second backward");
 }
 
-// f32 keeps 24 bits of the values that gradients are made of, which may be larger than the gradients; bf16 keeps 8.
+// f32 keeps 24 bits (bf16: 8) of the values that gradients are computed from. These values may be larger than the
+// gradients, so the errors of gradients are measured relative to both.
 void Checker::check_f32() {
   if (subject_.of_parameters()) return;
   const Pass pass = runner_.run({.dtype = DType::f32, .poison = true});

@@ -10,7 +10,8 @@ namespace tril {
 namespace gradchecks {
 namespace {
 
-// Varying one element costs a pass over all, so of an input with more than kWork / most_elements fewer are varied.
+// Varying one element costs a pass over the whole input. So of a large input of n elements only kWork / n are varied,
+// but at least kFewest.
 constexpr int64_t kWork = 200'000, kFewest = 16;
 
 }  // namespace
@@ -36,7 +37,7 @@ void Checker::add(Check check, Verdict verdict, int input, const std::string& di
       {.check = check, .verdict = verdict, .input = input, .diagnosis = diagnosis, .report = report});
 }
 
-// What the options name must be there.
+// Throws if the options name an input or an element that does not exist or is not varied.
 void Checker::expect_valid_options() const {
   const auto count = static_cast<int>(subject_.inputs.size());
   TRIL_CHECK(options_.input < count, "input", cat("0 to ", count - 1), cat(options_.input));
@@ -164,7 +165,7 @@ GradcheckResult Checker::run() {
     if (subject_.varied(i) && !plain_.reached[i])
       fail(Check::reached, static_cast<int>(i), "backward gives it no gradient: the path to it is cut");
   attempt([&] { check_derivatives(); });
-  // A wrong derivative explains most of what else is wrong: it is told first.
+  // Findings about the derivative come first: they explain most of the others.
   std::stable_partition(result_.findings.begin(), result_.findings.end(),
                         [](const Finding& finding) { return finding.check == Check::gradient; });
   return result_;

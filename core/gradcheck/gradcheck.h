@@ -1,3 +1,5 @@
+// The room core/gradcheck: whether a backward is the derivative of its forward. This is its only public header.
+
 // The gradient checker: backward against differences of forward in f64, and everything else an op promises. Used by the
 // tests and by `tril gradcheck`. It makes its own contexts; call it from any thread, on what no other thread is using.
 #pragma once
@@ -12,7 +14,7 @@
 
 namespace tril {
 
-// From best to worst. What could not be decided is not passed.
+// From best to worst. A check that is inconclusive has not passed.
 enum class Verdict : uint8_t { passed, inconclusive, failed };
 
 enum class Check : uint8_t {
@@ -23,10 +25,10 @@ enum class Check : uint8_t {
   gradient,    // it is the derivative
   poison,      // nothing depends on what memory held before
   unchanged,   // forward leaves its operands, and backward operands and outputs, as they were
-  repeatable,  // the same bits again
+  repeatable,  // a second run gives the same bits
   threads,     // the same bits at another number of threads
   linear,      // the gradient is linear in the cotangent
-  alone,       // an input that is alone in wanting a gradient gets the same bits
+  alone,       // an input gets the same bits if no other wants a gradient
   accumulate,  // gradients are added to what is there
   f32,         // f32 agrees with f64
   compose,     // the op agrees with its composition from simpler ops
@@ -37,10 +39,10 @@ enum class Check : uint8_t {
 
 struct GradcheckOptions {
   uint64_t seed = 1;               // of values, cotangents, dropout and the choice of elements
-  int threads = 3;                 // compared with one
-  int64_t most_elements = 200;     // varied of one input; of a larger one a random part, of a huge one fewer
+  int threads = 3;                 // results are compared with those of one thread
+  int64_t most_elements = 200;     // varied per input: a random choice of a larger one, fewer of a huge one
   int input = -1;                  // vary this input alone; -1: all
-  std::vector<int64_t> element{};  // vary this element of it alone
+  std::vector<int64_t> element{};  // vary this element of that input alone
   std::string command{};           // repeats the check: "tril gradcheck attention --sample 3"
 };
 
@@ -75,9 +77,9 @@ struct InputCheck {
 struct Finding {
   Check check = Check::runs;
   Verdict verdict = Verdict::failed;
-  int input = -1;         // if it is about one
+  int input = -1;         // the one it is about; -1: none in particular
   std::string diagnosis;  // one line
-  std::string report;     // the whole story, for people
+  std::string report;     // the full report, several lines
 };
 
 struct GradcheckResult {
@@ -88,11 +90,12 @@ struct GradcheckResult {
 
   [[nodiscard]] Verdict verdict() const;
   [[nodiscard]] int64_t elements() const;    // that were varied
-  [[nodiscard]] double worst() const;        // relative error of a gradient
+  [[nodiscard]] double worst() const;        // largest relative error of an element
   [[nodiscard]] std::string report() const;  // of all findings; empty if there are none
 };
 
-// Checks a function of tensors, an op's sample or any other. A sample with an error text must throw it.
+// Checks a function of tensors: an op's sample, or any other. If the sample has an error text, the function must throw
+// an Error that contains it.
 [[nodiscard]] GradcheckResult gradcheck(const std::string& name, const Sample& sample,
                                         const GradcheckOptions& options = {});
 
@@ -101,8 +104,8 @@ struct CheckedParameter {
   Tensor value;  // f64; its numbers are varied in place and put back
 };
 
-// Checks a loss of parameters, a whole model's. The loss must be the same function every time: what it draws comes from
-// the context's seed.
+// Checks a loss as a function of parameters, such as a whole model's. The loss must be the same function every time:
+// its random numbers come from the context's seed.
 [[nodiscard]] GradcheckResult gradcheck(const std::string& name, const std::vector<CheckedParameter>& parameters,
                                         const ParameterGradients& binding, const std::function<Tensor(Tape&)>& loss,
                                         const GradcheckOptions& options = {});

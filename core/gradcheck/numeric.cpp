@@ -10,14 +10,15 @@ constexpr double kFirstStep = 0x1p-5;
 constexpr int kAttempts = 6;            // each with steps an eighth of the one before
 constexpr double kRounding = 0x1p-49;   // of the function's values, relative; eight times f64's own
 constexpr double kTolerance = 1e-9;     // of an element's scale, on top of the estimated error
-constexpr double kInconclusive = 1e-6;  // estimated errors above this part of the scale decide nothing
-// The scale is the sum of the terms' sizes. Derivatives that are tiny against the function's values drown in the
-// rounding of these, in backward too, so they count a little: those of the outputs that move, and the largest of all.
+constexpr double kInconclusive = 1e-6;  // above this part of the scale, an estimated error decides nothing
+// The scale is the sum of the absolute values of the derivative's terms, plus these parts of the function's values: of
+// the outputs that the element moves, and of the largest output. A derivative that is tiny against those values is lost
+// in their rounding, in backward too.
 constexpr double kMovingValues = 1e-3, kLargestValue = 1e-4;
 
 }  // namespace
 
-// f(x + h), f(x) and f(x - h), put together.
+// What f(x + h), f(x) and f(x - h) give at one step h: difference quotients, weighted by the cotangent and summed.
 struct Differences::Step {
   double central = 0, left = 0, right = 0;
   double scale = 0;  // sum of |terms| of the central difference
@@ -39,8 +40,8 @@ Differences::Step Differences::measure(size_t input, int64_t element, double x, 
   runner_.evaluate(below_);
   runner_.set(input, element, x);
   Step step;
-  // Outputs are subtracted one by one, so that those that never move add no rounding. One that moved at a larger step
-  // and no longer does is rounded away, and counts.
+  // Outputs are subtracted one by one, so that those that never move add no rounding error. One that moved at a larger
+  // step but not at this one still counts: its movement was rounded away.
   for (size_t k = 0; k < cotangent_.size(); ++k) {
     const double y = middle_[k], moved_up = above_[k] - y, moved_down = y - below_[k], moved = above_[k] - below_[k];
     depends_[k] |= moved_up != 0 || moved_down != 0;
@@ -54,9 +55,9 @@ Differences::Step Differences::measure(size_t input, int64_t element, double x, 
   return step;
 }
 
-// Sets all but the verdict. Central differences are D(h) = f' + a h² + b h⁴ + …; two rounds of Richardson's
-// extrapolation take a and b away. One-sided ones differ by g(h) = jump + c h + d h³ + …, where c and d go the same
-// way.
+// Sets all but the verdict. A central difference is D(h) = f' + a h² + b h⁴ + …; two rounds of Richardson extrapolation
+// eliminate a and b. The right difference minus the left one is g(h) = jump + c h + d h³ + …; c and d are eliminated in
+// the same way.
 void Differences::extrapolate(size_t input, double x, double h, ElementCheck& check) {
   std::array<double, 3> gaps{};
   double size = 0;

@@ -6,9 +6,9 @@
 namespace tril::gradchecks {
 namespace {
 
-// What the loss of a check is made of: the inner product of y with constant numbers r, plus the loss so far. Its
-// backward gives y the cotangent r. Recorded on an input, after the function, it puts r into the input's gradient
-// before the function's own arrives.
+// The op that builds a check's loss: the loss so far plus the inner product of y with constant numbers r. Its backward
+// gives y the cotangent r. If it is applied to an input, after the function, its backward runs first: then r is in the
+// input's gradient before the function's own arrives.
 struct Projection {
   struct Attrs {};
   static void infer(Infer& op, const Attrs&) {
@@ -100,7 +100,7 @@ class Snapshot {
       bytes_.emplace_back(data, data + tensor.bytes());
     }
   }
-  // "input 1", of the first that is not what it was; else empty.
+  // The first tensor whose bytes have changed, as "input 1"; empty if none has.
   [[nodiscard]] std::string changed(const char* what) const {
     for (size_t i = 0; i < tensors_.size(); ++i)
       if (!bytes_[i].empty() && std::memcmp(bytes_[i].data(), tensors_[i].data, bytes_[i].size()) != 0)

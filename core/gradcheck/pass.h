@@ -1,5 +1,5 @@
-// Inside of the gradient checker: what is checked, and one run of it, forward and backward. Used by
-// core/gradcheck/*.cpp alone.
+// Inside of the gradient checker: what is checked, and one run of it, forward and backward. Used only in
+// core/gradcheck.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ struct Input {
   std::string name;
   Shape shape;
   bool floating = true;
-  Numbers values{};          // of a function's operand, token ids too
-  bool bf16 = false;         // it is bf16 where the others are f32
-  std::string not_varied{};  // why not
-  Tensor parameter{};        // or where a parameter's values lie
+  Numbers values{};          // of a function's operand; token ids too
+  bool bf16 = false;         // f32 runs store it as bf16
+  std::string not_varied{};  // why it is not varied; empty: it is
+  Tensor parameter{};        // of a loss of parameters: where the values lie
 };
 
 // Either a function of tensors (run, compose) or a loss of parameters (loss, binding).
@@ -28,7 +28,7 @@ struct Subject {
   std::function<Tensor(Tape&)> loss{};
   ParameterGradients binding{};
   uint64_t seed = 1;
-  bool bf16 = false;  // run on f32, something is stored as bf16
+  bool bf16 = false;  // f32 runs store something as bf16
 
   [[nodiscard]] bool of_parameters() const { return static_cast<bool>(loss); }
   [[nodiscard]] bool varied(size_t input) const { return inputs[input].not_varied.empty(); }
@@ -47,17 +47,17 @@ struct PassOptions {
   DType dtype = DType::f64;
   bool several_threads = false, poison = false, compose = false;
   bool offsets = false;  // gradients hold random numbers before the function's own arrive
-  int only_input = -1;   // no other wants a gradient
-  int only_output = -1;  // the loss looks at no other
+  int only_input = -1;   // only this input wants a gradient; -1: all do
+  int only_output = -1;  // the loss depends on this output alone; -1: on all
   double cotangent_factor = 1.0;
-  int backwards = 1;  // on one tape
+  int backwards = 1;  // calls of backward on one tape
 };
 
 struct Pass {
   std::vector<Numbers> outputs{};
-  std::vector<Numbers> gradients{};  // one an input; empty where none arrived
+  std::vector<Numbers> gradients{};  // one per input; empty if none arrived
   std::vector<bool> reached{};
-  std::string changed{};  // what was overwritten, and by which direction
+  std::string changed{};  // the first tensor overwritten, as "input 1 by forward"; else empty
 };
 
 class Runner {

@@ -33,7 +33,8 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
-// Whether the analytic gradient is the numeric one with its elements moved: place(e) is where e's value belongs, or -1.
+// Whether the analytic gradient is the numeric one with its elements moved: at e it has the numeric value of element
+// place(e). If place(e) is -1, e is not compared.
 template <class Place>
 bool is_moved(const InputCheck& input, const std::vector<double>& numeric, Place&& place) {
   const double scale = largest(numeric);
@@ -98,7 +99,8 @@ std::string find_factor(const InputCheck& input) {
   return cat("a factor ", number(ratio, 6), " is too much, the same at all wrong elements");
 }
 
-// analytic - numeric is alike along the last axis: a mean or a sum that should be there, or should not.
+// Whether analytic - numeric is the same along each row of the last axis: a mean or a sum over the row is missing, or
+// is there by mistake.
 bool differs_by_rows(const InputCheck& input) {
   const int64_t row = input.shape.last();
   if (row < 3) return false;
@@ -114,14 +116,15 @@ bool differs_by_rows(const InputCheck& input) {
   return rows > 0;
 }
 
-// Calls body(place along the axis) for each of these elements.
+// Calls body(index on the axis) for each of these elements.
 template <class Body>
 void along(const Shape& shape, int axis, const std::vector<const ElementCheck*>& elements, Body&& body) {
   const int64_t step = shape.count(axis + 1, shape.rank());
   for (const ElementCheck* check : elements) body(check->element / step % shape[axis]);
 }
 
-// "those with axis 1 from 3 to 4", if they are exactly the wrong ones of those measured.
+// "exactly those with index 3 to 4 on axis 1", if such a range holds all wrong elements and no other measured one; else
+// empty.
 std::string axis_pattern(const InputCheck& input, const std::vector<const ElementCheck*>& wrong) {
   std::vector<const ElementCheck*> all;
   for (const ElementCheck& check : input.elements) all.push_back(&check);

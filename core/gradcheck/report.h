@@ -12,7 +12,8 @@ struct Facts {
   bool ignores_cotangent = false;  // the gradient does not change with the cotangent
 };
 
-// One line: a factor, a sign, a transpose, a shift, a swap, … `inputs[at]` has wrong elements.
+// What is wrong with the gradient of `inputs[at]`, in one line: a factor, a sign, a transpose, a shift, a swap, … Empty
+// if nothing is.
 [[nodiscard]] std::string diagnose(const std::vector<InputCheck>& inputs, size_t at, const Facts& facts);
 // Where the wrong elements lie: "all have column > row".
 [[nodiscard]] std::string pattern(const InputCheck& input);

@@ -1,5 +1,3 @@
-// The room core/kernels: loops over rows that several ops share. They know pointers and sizes, no tensor.
-
 // Between f32 and bf16, number by number. Rounding is to nearest, ties to even.
 #pragma once
 
@@ -14,7 +12,7 @@ namespace tril {
 
 namespace convert_rows {
 
-// As the instruction for it does, and as all that computes here: denormals count as 0.
+// Rounds as the processor's instruction for it does: denormals become 0, as everywhere in this library.
 TRIL_INLINE bf16 rounded(float x) {
   const auto word = std::bit_cast<uint32_t>(x);
   const bool counts = (word & 0x7f800000u) != 0;
@@ -36,7 +34,7 @@ TRIL_INLINE void plainly_and_add(const From* from, To* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<T>(to[i]) + static_cast<T>(from[i]));
 }
 
-// By the instruction for it, which a Cpu of CpuLevel::avx512_bf16 has.
+// Rounds with the processor's instruction; only on a Cpu of CpuLevel::avx512_bf16.
 void round_by_instruction(const float* from, bf16* to, int64_t count);
 
 }  // namespace convert_rows
@@ -53,8 +51,9 @@ void convert_and_add(const From* from, To* to, int64_t count) {
   cloned<convert_rows::plainly_and_add<From, To>>(from, to, count);
 }
 
-// Results of what is computed element by element, y[i] = [y[i] +] the one that body(begin, end, out) puts into
-// out[i - begin]: where they belong, or, if they must be rounded or added, piece by piece from the cache.
+// y[i] = [y[i] +] result i, for i < count. body(begin, end, out) computes the results [begin, end) into out[i - begin].
+// If they need neither rounding nor adding, `out` is y itself; otherwise body fills a small buffer, piece by piece,
+// which stays in cache.
 template <class S, class Body>
 TRIL_INLINE void fill(S* y, int64_t count, bool add, Body&& body) {
   using T = Compute<S>;
@@ -69,7 +68,7 @@ TRIL_INLINE void fill(S* y, int64_t count, bool add, Body&& body) {
   }
 }
 
-// A row as numbers to compute with: where it is, or widened into `copy`.
+// A row (n) as numbers of type T: the row itself if that is its type, else widened into `copy` (n).
 template <class T, class S>
 TRIL_INLINE const T* widened(const S* row, T* copy, int64_t n) {
   if constexpr (std::is_same_v<S, T>) {

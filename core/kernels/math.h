@@ -1,7 +1,7 @@
 // exp, log, tanh, sigmoid, SiLU and GELU with their derivatives, written so that loops over them vectorise: no branch,
 // no call. The f32 forms are polynomials fitted for this file (relative error against f64 noted at each); the f64 forms
-// rest on the standard library's. Infinities get the limits, NaN stays NaN, and subnormal numbers count as 0, which the
-// standard library does not know: its f64 forms are told so here.
+// rest on the standard library's. Infinities give the limits, NaN stays NaN, and subnormal numbers count as 0. The
+// standard library does not treat those as 0, so the f64 forms handle them here.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace tril::math {
 
-// x, or the bound it lies beyond; NaN stays.
+// x limited to [-bound, bound]; NaN stays NaN.
 template <class T>
 TRIL_INLINE T clamp(T x, T bound) {
   return x < -bound ? -bound : (x > bound ? bound : x);
@@ -42,13 +42,13 @@ TRIL_INLINE float exp(float x) {
   const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
   const float p = exp_polynomial(r);
   const int32_t whole = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound);
-  const int32_t half = whole >> 1;  // in two steps, so that 2^128 has an exponent
+  const int32_t half = whole >> 1;  // 2^whole as two factors, because f32 cannot hold 2^128
   const float scaled = p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((whole - half + 127) << 23);
   return x < -87.33654f ? 0.0f : (x > 88.72283f ? std::numeric_limits<float>::infinity() : scaled);
 }
 
-// The same for differences from a maximum, at most 0 but for rounding: nothing to guard above, and 2^n is 0 by itself
-// where x is -inf.
+// exp(x) for a number minus its row's maximum, so x is at most 0 except for rounding. Overflow needs no guard, and 2^n
+// is 0 by itself where x is -inf.
 TRIL_INLINE double exp_of_difference(double x) { return std::exp(x); }
 TRIL_INLINE float exp_of_difference(float x) {
   constexpr float kRound = 12582912.0f + 127.0f;  // so that the low bits of the rounded sum are the exponent of 2^n
@@ -59,8 +59,8 @@ TRIL_INLINE float exp_of_difference(float x) {
   return exp_polynomial(r) * std::bit_cast<float>(std::bit_cast<uint32_t>(shifted) << 23);
 }
 
-// log x = n log 2 + log m, m in [1/sqrt 2, sqrt 2), by the series of 2 artanh s with s = (m - 1) / (m + 1); 1.2e-7 of
-// the larger of 1 and the result. Of 0 it is -inf, of what lies below NaN.
+// log x = n log 2 + log m, m in [1/sqrt 2, sqrt 2), by the series of 2 artanh s with s = (m - 1) / (m + 1); the error
+// is 1.2e-7 times the larger of 1 and |log x|. log 0 is -inf, the log of a negative number NaN.
 TRIL_INLINE double log(double x) {
   return std::fabs(x) < std::numeric_limits<double>::min() ? -std::numeric_limits<double>::infinity() : std::log(x);
 }
@@ -98,13 +98,13 @@ TRIL_INLINE float tanh(float x) {
   return square < 0.5f ? x * p : (x < 0.0f ? -far : far);
 }
 
-// x times a gate that vanishes towards -inf, so that the product does too.
+// x times a gate that goes to 0 as x goes to -inf. At -inf the result is 0, not the NaN of -inf times 0.
 template <class T>
 TRIL_INLINE T gated(T x, T gate) {
   return (x < std::numeric_limits<T>::lowest() ? std::numeric_limits<T>::lowest() : x) * gate;
 }
 
-// sigmoid(x) and its derivative s (1 - s), which loses nothing where s is close to 1.
+// sigmoid(x) and its derivative s (1 - s), without cancellation where s is close to 1.
 template <class T>
 struct Logistic {
   T value, slope;
@@ -115,7 +115,7 @@ TRIL_INLINE Logistic<T> logistic(T x) {
   return {x < T{0} ? e * r : r, e * r * r};
 }
 
-// x sigmoid(x), and s + x s (1 - s). Beyond 800 all gates have reached 0 or 1.
+// x s with s = sigmoid(x), and its derivative s + x s (1 - s). Beyond |x| = 800, s has reached 0 or 1.
 template <class T>
 TRIL_INLINE T silu(T x) {
   return gated(x, sigmoid(x));
@@ -127,8 +127,8 @@ TRIL_INLINE T silu_slope(T x) {
   return s.value + clamped * s.slope;
 }
 
-// x/2 (1 + tanh u) = x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3); derivative s + x s (1 - s) 2u'. Beyond 30
-// the gate has reached 0 or 1.
+// x/2 (1 + tanh u) = x s with s = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3); derivative s + x s (1 - s) 2u'.
+// Beyond |x| = 30, s has reached 0 or 1.
 inline constexpr double kGeluTwice = 1.5957691216057308, kGeluCubic = 0.044715;  // 2 sqrt(2/pi)
 template <class T>
 TRIL_INLINE T gelu_tanh(T x) {
@@ -151,8 +151,9 @@ TRIL_INLINE double gelu_erf_slope(double x) {
   return normal_distribution(clamped) + clamped * density;
 }
 
-// Both are 1/2 and an odd function of x, fitted as x P(x²) / Q(x²) up to |x| = 5.5, where they have reached 0 or 1:
-// 2e-7 and 5e-7, absolute. The slope has then some 1e-7 to go, and reaches its limits a little further on.
+// In f32, Phi(x) and the derivative are each 1/2 plus an odd function of x, which is fitted as x P(x²) / Q(x²) up to
+// |x| = 5.5. The absolute errors are 2e-7 and 5e-7. At 5.5 Phi has reached 0 or 1; the derivative is still about 1e-7
+// away and is set to its limits beyond 5.56.
 inline constexpr float kGeluEnd = 5.5f, kGeluSlopeEnd = 5.56f;
 
 TRIL_INLINE float gelu_erf(float x) {

@@ -12,8 +12,8 @@
 
 namespace tril::norm_rows {
 
-// The mean of term(i) over a row, by its distances from the first: that of equal numbers is exact, and a large number
-// that all have in common costs no digits.
+// The mean of term(i) over a row, computed from the differences to the first term. So the mean of equal numbers is
+// exact, and a large offset that all share costs no digits.
 template <class T, class Term>
 TRIL_INLINE T mean_of(int64_t n, const Term& term) {
   const T first = term(0, rows::AsNumber{});
@@ -23,7 +23,7 @@ TRIL_INLINE T mean_of(int64_t n, const Term& term) {
              static_cast<T>(n);
 }
 
-// The same where squares leave the range: of numbers made smaller, beside which epsilon is nothing.
+// statistics() for a row whose squares overflow, from numbers that are scaled down. epsilon is negligible then.
 template <class T>
 TRIL_INLINE std::pair<T, T> statistics_of_large(const T* x, int64_t n) {
   constexpr T kSmaller = sizeof(T) == 4 ? T(0x1p-100) : T(0x1p-600);
@@ -59,13 +59,13 @@ TRIL_INLINE void normalise(const T* x, T mean, T r, const T* weight, const T* bi
   }
 }
 
-// What the normed rows are stored as.
+// The type that normalised rows are stored as.
 [[nodiscard]] inline DType stored(DType dtype, bool narrow) {
   return narrow && dtype == DType::f32 ? DType::bf16 : dtype;
 }
 
-// dx of a row into dx (plus `add`, if there is one); its terms of dweight and dbias are added to those sums, if there
-// are any.
+// Writes a row's gradient to dx, plus `add` if that is not null. Adds the row's terms to the sums dweight and dbias,
+// each if it is not null.
 template <class T>
 TRIL_INLINE void gradient(const T* x, T mean, T r, const T* weight, const T* dy, const T* add, T* dx, T* dweight,
                           T* dbias, int64_t n) {

@@ -1,4 +1,4 @@
-// What the derivatives of quotients come to.
+// x y / b², the form of the derivatives of quotients.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace tril {
 
-// x y / b², right wherever the result can be held, though x y or b² may not be: f32 in f64, f64 with the exponents set
-// aside.
+// x y / b², right wherever the result is in range, even if x y or b² is not. f32 is computed in f64; f64 with its
+// exponents handled apart.
 TRIL_INLINE float over_square(float x, float y, float b) {
   return static_cast<float>(double{x} * double{y} / (double{b} * double{b}));
 }

@@ -1,4 +1,7 @@
-// Sums and maxima over one row, the last axis, kept in lanes: a compiler may not reorder a sum's terms by itself.
+// The room core/kernels: loops over rows that several ops share. They take pointers and sizes, never a tensor.
+
+// Sums, dot products and maxima over one row, the last axis. They use vector lanes explicitly, because a compiler may
+// not reorder a sum's terms by itself.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +11,14 @@
 
 namespace tril::rows {
 
-// 64 bytes of numbers, as GCC's vector extension has it; on narrower machines the compiler splits it.
+// A vector of 64 bytes, in GCC's vector extension; on narrower machines the compiler splits it.
 template <class T>
 using Lanes [[gnu::vector_size(64), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 template <class T>
 inline constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
 
-// Where they lie in memory. Clang forgets what a template's alias says of alignment, but not that a struct is packed.
+// Lanes at any address of a T. Clang ignores the alignment that a template's alias declares, but not that a struct is
+// packed.
 template <class T>
 struct [[gnu::packed, gnu::may_alias]] LanesAt {
   Lanes<T> value;
@@ -57,7 +61,7 @@ TRIL_INLINE double greatest(const Lanes<double>& v) {
   return top;
 }
 
-// The sum over i < n of term(i, as_lanes), where term gives a vector of lanes from i on, or a number.
+// How a term reads memory: a vector of lanes, or one number.
 struct AsLanes {
   template <class T>
   TRIL_INLINE Lanes<T> operator()(const T* x) const {
@@ -70,6 +74,7 @@ struct AsNumber {
     return *x;
   }
 };
+// The sum of n terms. term(i, AsLanes{}) gives a vector of the terms from i on, term(i, AsNumber{}) the term i alone.
 template <class T, class Term>
 TRIL_INLINE T sum_of(int64_t n, const Term& term) {
   Lanes<T> even = {}, odd = {};
@@ -99,7 +104,7 @@ TRIL_INLINE T dot(const T* a, const T* b, int64_t n) {
       n, [ a, b ](int64_t i, auto at) __attribute__((always_inline)) { return at(a + i) * at(b + i); });
 }
 
-// -inf of nothing.
+// The maximum of a row (n); -inf if n is 0.
 template <class T>
 TRIL_INLINE T max(const T* x, int64_t n) {
   T top = -std::numeric_limits<T>::infinity();

@@ -1,5 +1,3 @@
-// The room core/machine: what the hardware and the system give: processor, memory, threads, oneDNN.
-
 // Memory of the engine. All of it grows during the first step and then stays: after warm-up a step asks the system for
 // nothing, and every buffer has the address it had the step before. Not thread-safe: a Context and what it owns belong
 // to one thread.
@@ -16,7 +14,8 @@ namespace tril {
 enum class Memory : uint8_t { real, planned };
 [[nodiscard]] bool is_planned(const void* address);
 
-// Bytes from the system, 2 MiB aligned and on huge pages where that pays. Freed by the destructor.
+// Memory from the system, freed by the destructor. A block of 2 MiB or more is aligned to 2 MiB and asks for huge
+// pages; a smaller one is aligned to 64 bytes. Throws if the system refuses.
 class MemoryBlock {
  public:
   explicit MemoryBlock(int64_t bytes, Memory memory = Memory::real);
@@ -39,7 +38,9 @@ class Arena {
  public:
   explicit Arena(Memory memory = Memory::real) : memory_(memory) {}
   [[nodiscard]] std::byte* allocate(int64_t bytes);  // 64-byte aligned
-  void reset() noexcept;  // keeps the memory; several blocks become one, as large as they were used, when next asked
+  // Frees all allocations. One block is kept for reuse; several are returned to the system, and the next allocation
+  // asks for one block as large as what they held.
+  void reset() noexcept;
   struct Mark {
     size_t block;
     int64_t used, before;
@@ -55,19 +56,19 @@ class Arena {
   size_t current_ = 0;  // the block in use
   int64_t used_ = 0;    // bytes used of it
   int64_t before_ = 0;  // bytes of the blocks before it
-  int64_t most_ = 0;    // bytes used at once, of all blocks
-  int64_t wanted_ = 0;  // of the first block, where several were not enough
+  int64_t most_ = 0;    // most bytes in use at once, in all blocks
+  int64_t wanted_ = 0;  // size of the next first block, after several were returned
   int64_t system_allocations_ = 0;
 };
 
-// Buffers that come and go in any order, for activations and gradients: what came back is kept in lists by exact size,
-// which repeat from layer to layer.
+// Buffers that are allocated and freed in any order, for activations and gradients. Freed buffers are kept in lists by
+// exact size, because the same sizes recur from layer to layer.
 class Pool {
  public:
   explicit Pool(Memory memory = Memory::real) : memory_(memory) {}
   [[nodiscard]] std::byte* allocate(int64_t bytes);
   void free(void* buffer, int64_t bytes);
-  void reset();  // all come back at once
+  void reset();  // frees all buffers at once
   [[nodiscard]] int64_t system_allocations() const { return memory_.system_allocations(); }
   [[nodiscard]] int64_t bytes() const { return memory_.bytes(); }
 

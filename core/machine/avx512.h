@@ -1,11 +1,12 @@
-// What code written for AVX-512 shares. It runs on a Cpu of CpuLevel::avx512, that with TRIL_BF16 on avx512_bf16.
+// Shared by code that is written for AVX-512. Such code may run only on a Cpu of CpuLevel::avx512, a function marked
+// TRIL_BF16 only on one of CpuLevel::avx512_bf16.
 #pragma once
 
 #include "core/machine/clones.h"
 
 #if defined(__x86_64__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 finds some in its own header
+#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 warns about its own header
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -18,7 +19,7 @@
 
 namespace tril::avx512 {
 
-// Sixteen rows of sixteen numbers become columns.
+// Transposes a matrix of 16 x 16 numbers, held in sixteen registers.
 TRIL_AVX512_INLINE void transpose(__m512* rows) {
   __m512 a[16], b[16];
 #pragma GCC unroll 8

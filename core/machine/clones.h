@@ -1,5 +1,5 @@
-// A kernel, which is a serial loop over a range, is compiled for AVX-512, for AVX2 and for the baseline, and each call
-// picks the one that the processor has (core/machine/cpu.h):
+// A kernel is a serial loop over a range. It is compiled three times, for AVX-512, for AVX2 and for the baseline, and
+// each call picks the variant that the processor has (core/machine/cpu.h):
 //   TRIL_INLINE void add(const float* x, float* y, int64_t n) { for (…) y[i] += x[i]; }
 //   …
 //   cloned<add>(x, y, n);

@@ -25,7 +25,7 @@ bool has_tiles() {
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16Tiles) != 0 && (d & kTiles) != 0;
 }
 
-// The kernel grants the matrix unit's registers only to processes that request them.
+// Linux grants the matrix unit's registers only to processes that request them.
 bool tiles_are_lent() {
   constexpr long kAskPermission = 0x1023, kTileData = 18;
   return ::syscall(SYS_arch_prctl, kAskPermission, kTileData) == 0;

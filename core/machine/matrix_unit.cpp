@@ -15,7 +15,7 @@ struct alignas(64) TileConfig {
 };
 
 TRIL_TILES void prepare(const TileConfig& config) {
-  asm volatile("" ::"r"(&config) : "memory");  // GCC 12 believes that its first eight bytes are all that is read
+  asm volatile("" ::"r"(&config) : "memory");  // GCC 12 assumes that only its first eight bytes are read
   _tile_loadconfig(&config);
 }
 TRIL_TILES void release() { _tile_release(); }

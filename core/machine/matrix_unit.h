@@ -1,5 +1,5 @@
-// The processor's matrix unit (Intel's AMX with bf16), on a Cpu of CpuLevel::amx: its tiles made ready for the calling
-// thread. Eight tiles, each 16 rows of 64 bytes.
+// Prepares the processor's matrix unit (Intel's AMX with bf16) for the calling thread. It has eight tiles, each of 16
+// rows of 64 bytes. Only on a Cpu of CpuLevel::amx.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tril {
 
-// While it lives, this thread may use the tiles. Tiles 0 to 5, which hold sums and left operands, have so many rows, up
-// to 16: fewer are faster to load and multiply.
+// While it lives, this thread may use the tiles. `rows` (1 to 16) is the number of rows of tiles 0 to 5, which hold
+// sums and left operands: fewer are faster to load and multiply.
 class MatrixUnit {
  public:
   explicit MatrixUnit(int64_t rows = 16);

@@ -26,7 +26,8 @@ void multiply_plainly(bool transpose_a, bool transpose_b, int64_t m, int64_t n, 
     }
 }
 
-// A set's number has the bits of all that it includes. Off x86, oneDNN names a set that it does not use.
+// The number of an instruction set has the bits of all sets that it includes. Off x86, oneDNN names a set that it does
+// not use.
 bool covers(unsigned number, dnnl::cpu_isa wanted) {
   const auto bits = static_cast<unsigned>(wanted);
   return (number & bits) == bits;
@@ -36,7 +37,8 @@ unsigned effective_number() { return static_cast<unsigned>(dnnl::get_effective_c
 
 bool is_x86(const CompilerTarget& target) { return target.machine == "x86-64"; }
 
-// The sets that the levels stand for; of others, oneDNN has the level of the richest that they cover.
+// The instruction set of each level, the richest first. If oneDNN uses another set, its level is the first one included
+// in it.
 struct LevelIsa {
   CpuLevel level;
   dnnl::cpu_isa isa;
@@ -47,7 +49,8 @@ constexpr LevelIsa kLevels[] = {{CpuLevel::amx, dnnl::cpu_isa::avx512_core_amx},
                                 {CpuLevel::avx2, dnnl::cpu_isa::avx2},
                                 {CpuLevel::baseline, dnnl::cpu_isa::sse41}};
 
-// What oneDNN's own variable allows: setting it through the API would lift that. It takes either name, in any case.
+// The level that oneDNN's own variable allows. It is read here because a limit set through the API would replace it.
+// oneDNN knows both names, and values in upper or lower case.
 CpuLevel allowed_by_environment() {
   const char* name = std::getenv("ONEDNN_MAX_CPU_ISA");
   if (name == nullptr) name = std::getenv("DNNL_MAX_CPU_ISA");
@@ -84,11 +87,11 @@ constexpr NamedIsa kIsas[] = {{dnnl::cpu_isa::avx512_core_amx, "AVX-512 AMX"},
 void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
                   int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
   const AloneScope alone;
-  // There oneDNN never heeds NaN in A and B, and 2.6 without AVX2 reads C although beta is 0.
+  // With alpha = 0, oneDNN ignores NaN in A and B, and 2.6 without AVX2 reads C although beta is 0.
   if (alpha == 0.0f) return multiply_plainly(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   const dnnl_status_t status =
       dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  // It asks the system for memory and may get none.
+  // oneDNN asks the system for memory and may be refused.
   if (status == dnnl_out_of_memory)
     return multiply_plainly(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   TRIL_CHECK(status == dnnl_success, "matmul", cat("oneDNN to multiply ", m, " x ", k, " by ", k, " x ", n),
@@ -98,7 +101,7 @@ void onednn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
 void onednn_prepare() {
   constexpr int64_t kNeeded = int64_t{32} << 20, kSide = 64;
   static const bool ready = [] {
-    (void)cpu();  // which may lower it
+    (void)cpu();  // which may limit oneDNN
     { const MemoryBlock enough(kNeeded); }
     const std::vector<float> a(kSide * kSide, 1.0f);
     std::vector<float> c(kSide * kSide);
@@ -117,7 +120,7 @@ std::string onednn_version() {
 
 CpuLevel onednn_level(CpuLevel most, bool lower) {
   if (!is_x86(compiler_target())) return most;
-  // Refused where oneDNN has multiplied before: then its products alone go on with what it has chosen.
+  // oneDNN refuses this once it has multiplied; then only its own products keep the set that it chose.
   if (lower && most < allowed_by_environment())
     for (const auto& [level, isa] : kLevels)
       if (level == most) (void)dnnl::set_max_cpu_isa(isa);
@@ -157,7 +160,7 @@ std::string isa_name(const CompilerTarget& target, unsigned onednn_number) {
 }
 
 std::string cpu_isa() {
-  (void)cpu();  // which may lower it
+  (void)cpu();  // which may limit oneDNN
   return isa_name(compiler_target(), effective_number());
 }
 

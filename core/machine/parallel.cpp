@@ -36,16 +36,17 @@ void flush_denormals() {
 #endif
 }
 
-// The OpenMP runtime ends the process where the system refuses it a thread, so this asks first.
+// How many threads, up to `asked`, the system lets this process have. The OpenMP runtime ends the process if it is
+// refused a thread, so this tries first.
 int startable_threads(int asked) {
   std::atomic<bool> over = false;
   std::vector<std::thread> others;
   try {
     while (static_cast<int>(others.size()) + 1 < asked) others.emplace_back([&] { over.wait(false); });
-  } catch (const std::system_error&) {  // as many as there are
+  } catch (const std::system_error&) {  // the system gives no more
   } catch (const std::bad_alloc&) {}
   int started = static_cast<int>(others.size()) + 1;
-  // Near the limit the rest of the program would be refused what it needs.
+  // If the limit was reached, half is left to the rest of the program, which would otherwise be refused what it needs.
   if (started < asked) started = std::clamp(started / 2, 1, omp_get_num_procs());
   over = true;
   over.notify_all();
@@ -53,7 +54,7 @@ int startable_threads(int asked) {
   return started;
 }
 
-// The first exception of a team's members, for the thread that waits for them: none may leave a parallel region.
+// Keeps the first exception that a thread's body throws, for the thread that waits: none may leave a parallel region.
 class FirstError {
  public:
   template <class Body>
@@ -129,8 +130,8 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
 
 int granted_threads(int asked) {
 #if defined(TRIL_BACKTRACE)
-  // The C library loads what the end of a thread needs when it is first needed, and ends the process if memory is gone
-  // by then.
+  // The C library loads the code that ends a thread (libgcc_s) when it first needs it, and ends the process if there is
+  // no memory for it then. A backtrace makes it load that code now.
   void* frame = nullptr;
   (void)backtrace(&frame, 1);
 #endif

@@ -1,4 +1,4 @@
-// Work shared between threads. This and parallel.cpp hold the only OpenMP of the project.
+// Work shared between threads. This and parallel.cpp hold all of the project's OpenMP threads.
 // Results never depend on the number of threads: either every element is computed on its own, or partial results are
 // made for a fixed number of chunks and added in order.
 #pragma once
@@ -29,12 +29,14 @@ class FunctionRef<Result(Args...)> {
   Result (*call_)(void*, Args...);
 };
 
-// Calls body(begin, end, thread) on parts of [0, count), at least `grain` long and, but for the last, multiples of it.
-// Of the exceptions that bodies throw, the first goes on to the caller once all have ended.
+// Calls body(begin, end, thread) on consecutive parts of [0, count), at most one for each thread. The length of a part
+// is a multiple of `grain`, except for the last. If bodies throw, the first exception is rethrown to the caller after
+// all have ended.
 void parallel_for(int threads, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body);
 
-// Calls body(task, thread) for every task in [0, count), for tasks of unequal length. A thread first takes those
-// of its own share, which is where parallel_for's would be: its cache may hold their data. Then it helps the others.
+// Calls body(task, thread) for every task in [0, count); for tasks of unequal length. A thread first takes the tasks of
+// its own share, which is the part that parallel_for would give it: its cache may hold their data. Then it takes tasks
+// from the others' shares. If bodies throw, the first exception is rethrown to the caller.
 void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> body);
 
 // Threads worth starting: OMP_NUM_THREADS if set, else the processors this process may run on.
@@ -43,7 +45,8 @@ void parallel_tasks(int threads, int64_t count, FunctionRef<void(int64_t, int)> 
 // How many threads, up to `asked`, the system and the OpenMP runtime really give.
 [[nodiscard]] int granted_threads(int asked);
 
-// While it lives, a library that the calling thread calls does not share its work between threads.
+// While it lives, a library that the calling thread calls runs on that thread alone (OpenMP starts one thread). The
+// thread also treats denormals as zero, and goes on to do so.
 class AloneScope {
  public:
   AloneScope();

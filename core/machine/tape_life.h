@@ -1,6 +1,6 @@
-// Whether a tensor's numbers are still there, cheap to ask and safe to ask at any time: a context keeps a TapeLife for
-// each tape that lives at once, and keeps it after the tape's end, for the next one. So a tensor that outlives its tape
-// looks at the context's memory, never at the tape's. Beyond the context's own end nothing is known of its tensors.
+// How a tensor tells whether its tape still holds its numbers. A context owns a TapeLife for each tape that exists,
+// keeps it after the tape's end, and gives it to the next tape. So a tensor that outlives its tape reads the context's
+// memory, never the tape's: asking is cheap, and safe as long as the context exists.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,24 @@ class Tape;
 
 struct TapeLife {
   Tape* tape = nullptr;  // null between two tapes
-  uint64_t pass = 0;     // rises with every reset and every end, and never falls
+  uint64_t pass = 0;     // grows with every reset and at a tape's end; never falls
   uint64_t first = 0;    // the pass that `tape` began with
   TapeLife* next = nullptr;
 };
 
-// A pointer to the tape of a tensor that remembers the pass it was taken in. Null for memory from outside a tape.
+// A pointer to a tensor's tape that remembers the pass in which it was taken. Null for memory that is no tape's.
 class TapeRef {
  public:
   TapeRef() = default;
   TapeRef(std::nullptr_t) {}  // NOLINT: implicit as for any pointer
   explicit TapeRef(const TapeLife& life) : life_(&life), pass_(life.pass) {}
 
-  // No tape, or one that still is in the same pass.
+  // There is no tape, or it is still in the same pass.
   [[nodiscard]] bool is_current() const { return life_ == nullptr || life_->pass == pass_; }
-  // The tape was destroyed, whether or not another has its place.
+  // The tape was destroyed, even if another tape has its TapeLife now.
   [[nodiscard]] bool is_gone() const { return life_ != nullptr && (pass_ < life_->first || life_->tape == nullptr); }
   [[nodiscard]] Tape* get() const { return life_ == nullptr || is_gone() ? nullptr : life_->tape; }
-  // Throw where there is no tape to look at.
+  // These throw if there is no tape, or if it was destroyed.
   Tape* operator->() const { return &**this; }
   Tape& operator*() const {
     Tape* const tape = get();

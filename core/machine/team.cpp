@@ -16,10 +16,10 @@ void pause() {
 
 Team::Team(int threads, int patience)
     : patience_(patience), places_(std::make_unique<Place[]>(static_cast<size_t>(threads > 1 ? threads : 1))) {
-  const AloneScope as_in_serve;  // it flushes denormals: the caller, a member too, is to round like the others
+  const AloneScope as_in_serve;  // flushes denormals in the caller, too: as member 0 it must round like the others
   try {
     for (int member = 1; member < threads; ++member) workers_.emplace_back([this, member] { serve(member); });
-  } catch (const std::system_error&) {  // as many as there are
+  } catch (const std::system_error&) {  // the system gives no more
   } catch (const std::bad_alloc&) {}
 }
 

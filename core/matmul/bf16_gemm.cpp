@@ -10,7 +10,7 @@
 namespace tril {
 namespace {
 
-// From begin to end of a matrix of a batch, gaps between its rows included.
+// How many elements a matrix spans in memory, gaps between its rows included.
 int64_t extent(int64_t rows, int64_t columns, int64_t row_length) { return (rows - 1) * row_length + columns; }
 
 float* widened(Context& context, Scratch& scratch, const bf16* x, int64_t count) {
@@ -20,7 +20,7 @@ float* widened(Context& context, Scratch& scratch, const bf16* x, int64_t count)
   return wide;
 }
 
-// Without an instruction for it: one matrix of the batch after the other.
+// For a processor that cannot multiply bf16: widens A and B to f32, one matrix of the batch after the other.
 template <class Out>
 void multiply_widened(Context& context, MatmulShape s, const bf16* a, const bf16* b, Out* c, const float* bias) {
   const int64_t batch = s.batch;
@@ -62,7 +62,7 @@ struct Bf16Products {
   using Operand = bf16;
   using Packed = bf16;
   static constexpr int64_t kStepSize = kTileSize, kTasks = 4, kPackedAtOnce = 64;
-  static constexpr int64_t kInner = int64_t{1} << 62, kMostRows = 128;  // all of the inner axis that is packed of B
+  static constexpr int64_t kInner = int64_t{1} << 62, kMostRows = 128;  // kInner: all that is packed of B
   static constexpr bool kInPlace = true, kMisfits = false, kHalves = true;
 
   static bool worth_a_team(const MatmulShape& s) {
@@ -70,7 +70,8 @@ struct Bf16Products {
     return s.m * s.n >= kWorthATeam / s.k;
   }
 
-  // C in bf16 takes its sums whole, C in f32 by groups of the inner axis whose panels stay in cache.
+  // A C in f32 is summed over groups of the inner axis whose panels stay in cache. A C in bf16 takes the whole inner
+  // axis at once, so that its sums are rounded only once.
   template <class Out>
   static int64_t group(const MatmulShape& s, int) {
     constexpr int64_t kGroup = 2048;
@@ -83,7 +84,7 @@ struct Bf16Products {
     return true;
   }
 
-  // `sums` (kBlock apart) into C, where they fill rows x columns of it.
+  // Writes `sums`, whose rows are kBlock apart, to rows x columns of C, or adds them.
   TRIL_BF16 static void store(const float* sums, int64_t rows, int64_t columns, bool add, bf16* c, int64_t ldc) {
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; j += kSide) {

@@ -23,15 +23,15 @@ TRIL_AVX512_INLINE uint32_t first_lanes(int64_t count) {
   return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1u;
 }
 
-// Sixteen pairs of one number of each of two rows.
+// Interleaves two rows of sixteen numbers: pair i is (first[i], second[i]). Numbers that are masked out are 0.
 TRIL_AVX512_INLINE __m512i pairs(const bf16* first, __mmask16 first_mask, const bf16* second, __mmask16 second_mask) {
   const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_mask, first)),
                 high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(second_mask, second));
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
-// One step of a panel: `side` rows of A or columns of B (up to 16), `inner` numbers of each (up to 32). kAlong: the
-// inner axis runs along the memory's rows, which are row_length apart.
+// Packs one step of a panel: `side` rows of A or columns of B (up to 16), `inner` numbers of each (up to 32). kAlong:
+// the inner axis runs along the rows in memory, which are row_length apart; otherwise across them.
 template <bool kOfB, bool kAlong>
 TRIL_AVX512_INLINE void pack_step(const bf16* x, int64_t row_length, int64_t side, int64_t inner, bf16* out) {
   __m512 rows[16];

@@ -27,7 +27,7 @@ void pack(const float* weight, int64_t row_stride, int64_t outputs, int64_t inpu
 
 namespace {
 
-// A row (n) in bf16, followed by zeros up to `length`, whole steps.
+// Rounds a row (n) to bf16 and fills it with zeros up to `length`, a multiple of kStep.
 TRIL_TILES_INLINE void round_row(const float* x, int64_t n, bf16* out, int64_t length) {
   for (int64_t i = 0; i < length; i += kSide) {
     const auto lanes = static_cast<__mmask16>(bf16_panels::first_lanes(n - i));
@@ -36,7 +36,7 @@ TRIL_TILES_INLINE void round_row(const float* x, int64_t n, bf16* out, int64_t l
   }
 }
 
-// kPanels panels of 16 outputs each for a tile of rows; count steps.
+// Multiplies one tile of rows by kPanels panels of 16 outputs each, over `count` steps of the inner axis.
 template <int kPanels>
 TRIL_TILES_INLINE void multiply_one_tile(const bf16* x, int64_t row_x, const bf16* w, int64_t count, const float* bias,
                                          float* y, int64_t row_y) {

@@ -1,4 +1,4 @@
-// Blocks of a product of bf16 on the matrix unit, between panels as core/matmul/bf16_panels.h lays them.
+// Multiplies blocks of bf16 panels on the matrix unit; core/matmul/bf16_panels.h tells their layout.
 #pragma once
 
 #include "core/matmul/panel_gemm.h"
@@ -14,7 +14,7 @@ using tile_block::TileSums;
 
 inline constexpr int64_t kBlock = 2 * kSide;  // rows and columns of C that stay in registers while the inner axis runs
 
-// A block of kRows x kColumns tiles. The thread has a MatrixUnit.
+// Computes a block of kRows x kColumns tiles of C over `count` steps. The thread must hold a MatrixUnit.
 template <int kRows, int kColumns>
 TRIL_TILES void multiply(const Panels& a, const Panels& b, int64_t count, const TileSums& c) {
   tile_block::load<kRows, kColumns>(c);

@@ -49,20 +49,20 @@ void fill_without_product(const MatmulShape& shape, T* c, const Sum* bias) {
       }
 }
 
-// f32 products are cut into tasks by their shape alone, and each task is one thread's, so that results do not depend on
-// how many threads there are; a thread that is slow does fewer. Threads inside oneDNN are no faster.
+// How an f32 product is cut into tasks: by its shape alone, and each task is done by one thread, so that results do not
+// depend on the number of threads. A slow thread does fewer tasks. Threads inside oneDNN are no faster.
 struct Cut {
-  int64_t rows, columns;  // of C, a task
+  int64_t rows, columns;  // of C, in a task
   int64_t row_parts, column_parts;
   [[nodiscard]] int64_t parts() const { return row_parts * column_parts; }
 };
 
-struct Inner {  // of the inner axis
+struct Inner {  // a part of the inner axis
   int64_t begin, count;
 };
 
 Cut cut(const MatmulShape& shape) {
-  constexpr int64_t kRows = 64, kRowsOfTransposed = 192;  // measured; oneDNN turns a transposed B anew for each task
+  constexpr int64_t kRows = 64, kRowsOfTransposed = 192;  // measured; oneDNN transposes B again for each task
   constexpr int64_t kFewParts = 4, kLeastColumns = 32, kLanes = 16;
   const auto divide = [](int64_t count, int64_t parts) { return (count + parts - 1) / parts; };
   const int64_t wanted = shape.transpose_b ? kRowsOfTransposed : kRows;

@@ -1,3 +1,5 @@
+// The room core/matmul: every matrix product. This header chooses which of the others multiplies.
+
 // Matrix products for ops: f32 by oneDNN, or on the matrix unit (core/matmul/split_gemm.h); bf16 by what the processor
 // has for it (core/matmul/bf16_gemm.h); f64 by a plain loop (gradient checks and oracles). All give the same bits at
 // any number of threads.
@@ -8,9 +10,9 @@
 
 namespace tril {
 
-// C (batch, m, n) = A (batch, m, k) · B (batch, k, n) [+ bias (n)] [+ C]. Row-major; a transposed operand lies in
-// memory as its transpose. lda, ldb, ldc are the lengths of the rows in memory; stride_* the distance between the
-// matrices of a batch (0 for A or for B: the same one for all).
+// C (batch, m, n) = A (batch, m, k) · B (batch, k, n) [+ bias (n)] [+ C, if accumulate]. Row-major; a transposed
+// operand is stored as its transpose. All distances count elements: lda, ldb, ldc are those between rows in memory,
+// stride_* those between the matrices of a batch (0 for A or B: the same matrix for all).
 struct MatmulShape {
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldc = 0;
@@ -20,7 +22,7 @@ struct MatmulShape {
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 };
 
-// An inner size of 0 gives the bias, or zero.
+// If k is 0, the product is 0: C = 0 [+ bias] [+ C].
 void matmul(Context& context, const MatmulShape& shape, const float* a, const float* b, float* c,
             const float* bias = nullptr);
 void matmul(Context& context, const MatmulShape& shape, const double* a, const double* b, double* c,

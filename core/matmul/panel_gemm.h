@@ -1,16 +1,17 @@
 // The driver of products between packed panels (core/matmul/split_gemm.h, core/matmul/bf16_gemm.h): which rows and
 // which part of the inner axis a task takes, what is packed when, and how blocks begin and end. A Unit says how
 // operands are packed and how a block is multiplied:
-//   Operand, Packed         numbers of A and B, and of their panels
-//   kStepSize               of a panel's 32 inner numbers, in Packed
-//   kInner, kMostRows       of A at a time, so that what is packed of it stays near
-//   kTasks                  that a thread has at least, where rows are many enough
-//   kPackedAtOnce           steps of B worth waking another thread for
-//   kInPlace                A is read where it lies if it has whole tiles
-//   kMisfits                pack_step tells whether the numbers can be packed; blocks where not are left to oneDNN
-//   kHalves                 a long inner axis of a transposed A is taken by halves
-//   Ready                   what a thread makes ready
-//   worth_a_team(shape), group(shape, threads)   how much of the inner axis of B is packed at a time
+//   Operand, Packed         the numbers of A and B, and of their panels
+//   kStepSize               how many Packed a step of a panel has (16 rows or columns, 32 inner numbers)
+//   kInner, kMostRows       how much of A a task packs at a time: little enough to stay in cache
+//   kTasks                  how many tasks each thread gets at least, if there are enough rows
+//   kPackedAtOnce           how many steps of B are worth waking another thread for
+//   kInPlace                A is read in place if it has whole tiles
+//   kMisfits                pack_step returns whether numbers can be packed; blocks that cannot are left to oneDNN
+//   kHalves                 a transposed A with a long inner axis is multiplied by halves
+//   Ready                   what a thread makes before it multiplies, such as a MatrixUnit
+//   worth_a_team(shape)     whether several threads are faster
+//   group(shape, threads)   how much of the inner axis of B is packed at a time
 //   pack_step<kOfB>, multiply<kRows, kColumns>, and store for a C that is not f32
 #pragma once
 
@@ -33,7 +34,7 @@ struct Panels {
   int64_t row, step, panel;
 };
 
-// The block of C that comes after the one that is multiplied, and bytes between its rows.
+// The block of C that comes after the one that is multiplied, to be prefetched, and bytes between its rows.
 struct NextBlock {
   const char* data;
   int64_t row;
@@ -69,13 +70,13 @@ class PanelGemm {
   }
 
  private:
-  static constexpr int64_t kSide = 16, kStep = 32;  // of a tile; inner numbers
+  static constexpr int64_t kSide = 16, kStep = 32;  // rows or columns of a tile; inner numbers of a step
   static constexpr int64_t kBlock = 2 * kSide, kLongInner = 256;
-  static_assert(Unit::kMostRows / kBlock <= 32);  // a bit each
+  static_assert(Unit::kMostRows / kBlock <= 32);  // pack_a returns a bit for each block
 
   struct Part {  // of the product: rows of C and numbers of the inner axis
     int64_t row, rows, k, inner;
-    bool first;  // to write these rows
+    bool first;  // no earlier part wrote these rows of C
   };
   struct Range {
     int64_t begin, end;
@@ -85,7 +86,8 @@ class PanelGemm {
   [[nodiscard]] static constexpr int64_t panels(int64_t side) { return (side + kSide - 1) / kSide; }
   [[nodiscard]] static constexpr int64_t pieces(int64_t inner) { return (inner + Unit::kInner - 1) / Unit::kInner; }
 
-  // As in core/matmul/gemm.cpp: a thread begins with the half of the inner axis that it made.
+  // For the gradient of a weight, whose inner axis is the rows of the batch: a thread takes the half of them that it
+  // made, which its cache holds, first for one half of the rows of C, then for the other (as in core/matmul/gemm.cpp).
   void multiply_by_halves(Context& context, int threads, int64_t rows) const {
     const int64_t middle_row = s_.m / kBlock / 2 * kBlock, middle = steps(s_.k) / 2 * kStep;
     const Range of_rows[] = {{0, middle_row}, {middle_row, s_.m}}, of_inner[] = {{0, middle}, {middle, s_.k}};
@@ -101,7 +103,7 @@ class PanelGemm {
       });
   }
 
-  // The group's part of B, step by step in the order that they lie in memory.
+  // Packs the group's part of B, step by step in the order that they lie in memory.
   void pack_b(int threads, int64_t inner) {
     panel_b_ = steps(inner) * Unit::kStepSize;
     if constexpr (Unit::kMisfits) std::fill_n(b_fits_, pieces(inner), true);
@@ -124,7 +126,7 @@ class PanelGemm {
     return s_.transpose_a ? a_ + k * s_.lda + row : a_ + row * s_.lda + k;
   }
 
-  // Returns which blocks of rows do not fit, a bit each.
+  // Packs a part of A. Returns a bit for each block of rows, set if its numbers cannot be packed (Unit::kMisfits).
   [[nodiscard]] uint32_t pack_a(const Part& part, Packed* a) const {
     const int64_t all_steps = steps(part.inner), all_panels = panels(part.rows);
     uint32_t misfits = 0;
@@ -160,7 +162,7 @@ class PanelGemm {
       else if (!in_place)
         misfits = pack_a(piece, packed);
       if (misfits != ~uint32_t{0}) multiply_piece(a, piece, misfits);
-      // By blocks that do not depend on how the rows are shared, and so neither do the sums.
+      // Blocks of kBlock rows are the same however rows are shared between threads, and so their sums are, too.
       if constexpr (Unit::kMisfits)
         for (int64_t row = 0; misfits != 0 && row < piece.rows; row += kBlock)
           if ((misfits >> (row / kBlock) & 1u) != 0)
@@ -238,8 +240,8 @@ class PanelGemm {
   const float* bias_;
   int64_t group_ = 0;         // where the packed part of the inner axis begins
   Packed* packed_ = nullptr;  // B's panels
-  int64_t panel_b_ = 0;       // between them
-  bool* b_fits_ = nullptr;    // a piece of kInner each
+  int64_t panel_b_ = 0;       // Packed numbers between B's panels
+  bool* b_fits_ = nullptr;    // for each piece of kInner: B could be packed
 };
 
 }  // namespace tril

@@ -1,8 +1,8 @@
-// Matrix products for a few rows at a time, where reading the matrix is the work: y (rows, outputs) = x (rows, inputs)
-// · W. The matrix lies in panels of 64 outputs, each with its 64 numbers of every input one after the other, so that a
-// panel's sums stay in registers while the matrix streams by. Rows of x are taken one, four or eight at a time; each
-// sum adds its inputs in order, so the result does not depend on how rows are grouped. A matrix of bf16 is half as much
-// to read; its numbers are widened on the way.
+// Matrix products for a few rows at a time: y (rows, outputs) = x (rows, inputs) · W. Most of the time goes into
+// reading the matrix. It lies in panels of 64 outputs; a panel holds its 64 numbers of input 0, then those of input 1,
+// and so on, so that its sums stay in registers while the matrix streams by. Rows of x are taken one, four or eight at
+// a time; each sum adds its inputs in order, so the result does not depend on how rows are grouped. A matrix of bf16 is
+// half as much to read; its numbers are widened on the way.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr int64_t kPanel = 64;  // outputs
 inline constexpr int64_t kLanes = 16;  // outputs are written in groups of this many
 
 [[nodiscard]] constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-// What y needs room for, and a bias must have: whole groups.
+// How many numbers a row of y must have room for, and a bias must have: whole groups of outputs.
 [[nodiscard]] constexpr int64_t padded(int64_t outputs) { return round_up(outputs, kLanes); }
 [[nodiscard]] constexpr int64_t elements(int64_t outputs, int64_t inputs) { return round_up(outputs, kPanel) * inputs; }
 
@@ -33,8 +33,8 @@ template <class T>
   return {data, inputs, outputs, kPanel, kPanel * inputs};
 }
 
-// Puts weight (outputs, inputs), its rows row_stride apart, in the matrix as outputs first, first + 1, … The rest of a
-// matrix, its padding too, is the caller's to fill.
+// Copies weight (outputs, inputs), whose rows are row_stride apart, into the matrix as its outputs first, first + 1, …
+// The caller fills everything else in the matrix, including its padding.
 template <class T, class W>
 void pack(const T* weight, int64_t row_stride, int64_t outputs, int64_t inputs, W* matrix, int64_t first = 0) {
   for (int64_t j = 0; j < outputs; ++j) {
@@ -43,7 +43,7 @@ void pack(const T* weight, int64_t row_stride, int64_t outputs, int64_t inputs, 
   }
 }
 
-// kRows x kWidth sums.
+// A register tile: kRows x kWidth sums stay in registers over all inputs.
 template <int kRows, int kWidth, class T, class W>
 TRIL_INLINE void block(const T* x, int64_t row_x, const W* w, int64_t inputs, int64_t input_stride, const T* bias, T* y,
                        int64_t row_y) {
@@ -60,7 +60,7 @@ TRIL_INLINE void block(const T* x, int64_t row_x, const W* w, int64_t inputs, in
     for (int j = 0; j < kWidth; ++j) y[r * row_y + j] = sums[r][j];
 }
 
-// kWidth outputs from `first` on, of all rows, kMost of them at a time: as many as the registers hold sums of.
+// Computes kWidth outputs, from `first` on, of all rows; kMost rows at a time, as many as the registers hold sums of.
 template <int kMost, int kWidth, class T, class W>
 TRIL_INLINE void columns(const T* x, int64_t row_x, int64_t rows, const Matrix<W>& w, int64_t first, const T* bias,
                          T* y, int64_t row_y) {

@@ -12,7 +12,8 @@ namespace {
 using Lanes [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
 constexpr int64_t kLanes = 16;
 
-// kRows x (kVectors · 16) of C stay in registers while k runs; A is read a number at a time, B sixteen.
+// A register tile: kRows x (kVectors · 16) sums of C stay in registers over all of k. A is read one number at a time, B
+// sixteen.
 template <int kRows, int kVectors>
 TRIL_AVX512 inline void block(int64_t k, float alpha, const float* a, int64_t row_a, int64_t step_a, const float* b,
                               int64_t ldb, float beta, float* c, int64_t ldc) {

@@ -9,15 +9,16 @@
 
 namespace tril {
 
-// Whether the Cpu can do it: on CpuLevel::amx.
+// Whether the Cpu can do it (CpuLevel::amx).
 [[nodiscard]] bool split_gemm_works();
 
-// Whether it works and is faster than oneDNN: products too small to hide the cutting are not.
+// Whether it works and is faster than oneDNN. Small products are not: cutting their operands takes too long.
 [[nodiscard]] bool split_gemm_pays(const MatmulShape& shape);
 
-// As matmul in core/matmul/gemm.h, within the same error bounds; only where it works. The same bits at any number of
-// threads. Where operands are infinite, NaN, or 2^50 and more, the blocks concerned are left to oneDNN. Parts of an
-// operand below 2^-126 count as 0, as all denormals do, so numbers under about 2^-110 keep fewer than 24 bits.
+// The f32 product of core/matmul/gemm.h, within the same error bounds. Call it only where it works, with k above 0. The
+// same bits at any number of threads. Blocks with operands that are infinite, NaN, or 2^50 and more in size are left to
+// oneDNN. Parts of an operand below 2^-126 count as 0, as all denormals do, so numbers under about 2^-110 keep fewer
+// than 24 bits.
 void split_gemm(Context& context, const MatmulShape& shape, const float* a, const float* b, float* c,
                 const float* bias);
 

@@ -17,8 +17,8 @@ inline constexpr int64_t kStep = 32;                  // inner numbers of a step
 inline constexpr int64_t kPlaneSize = kSide * kStep;  // bfloat16 numbers
 inline constexpr int64_t kStepSize = 3 * kPlaneSize;
 
-// 2^50, as bits. Products of numbers below it, and sums of millions of them, stay far from the end of f32, beyond which
-// the parts of an infinite product would make NaN of one another.
+// 2^50, as bits. Products of numbers below it, and sums of millions of those, stay far below the largest f32. Beyond
+// that a product would be infinite, and its partial products could add up to NaN (inf - inf).
 inline constexpr int kTooLarge = (127 + 50) << 23;
 
 [[nodiscard]] constexpr int64_t steps(int64_t inner) { return (inner + kStep - 1) / kStep; }
@@ -30,7 +30,8 @@ TRIL_AVX512_INLINE __m512i nearest(__m512 x) {
                           _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
 }
 
-// Three planes of sixteen pairs. Each plane takes 8 bits of 24 and leaves an exact rest, so the third takes all of its.
+// Writes three planes of sixteen pairs. Each of the first two takes 8 of the 24 bits and leaves an exact remainder, so
+// the third plane holds all that is left.
 TRIL_AVX512_INLINE void split_pairs(__m512 low, __m512 high, uint16_t* out) {
 #pragma GCC unroll 2
   for (int plane = 0; plane < 2; ++plane) {
@@ -50,9 +51,9 @@ TRIL_AVX512_INLINE __mmask16 first_lanes(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1u);
 }
 
-// One step of a panel: `side` rows of A or columns of B (up to 16), `inner` numbers of each (up to 32). kAlong: the
-// inner axis runs along the memory's rows, which are row_length apart. Returns whether bfloat16 can hold the numbers:
-// none is infinite, NaN or next to the largest.
+// Packs one step of a panel: `side` rows of A or columns of B (up to 16), `inner` numbers of each (up to 32). kAlong:
+// the inner axis runs along the rows in memory, which are row_length apart; otherwise across them. Returns whether all
+// the numbers are finite and below 2^50 in size (kTooLarge).
 template <bool kOfB, bool kAlong>
 TRIL_AVX512_INLINE bool pack_step(const float* x, int64_t row_length, int64_t side, int64_t inner, uint16_t* out) {
   const __mmask16 low_lanes = first_lanes(kAlong ? inner : side), high_lanes = first_lanes(kAlong ? inner - 16 : side);

@@ -1,4 +1,5 @@
-// A block of up to 2 x 2 tiles of a product's sums, in tiles 0 to 3, from memory and back. The thread has a MatrixUnit.
+// Loads a block of up to 2 x 2 tiles of a product's sums into tiles 0 to 3, and stores it. The thread must hold a
+// MatrixUnit.
 #pragma once
 
 #include "core/machine/avx512.h"
@@ -8,8 +9,8 @@
 
 namespace tril::tile_block {
 
-// Where a block of C is read from before (null: it starts from 0) and written to after. A distance of 0 between the
-// rows before: one row, the bias, for all.
+// Where a block of C is loaded from (null: it starts from 0) and stored to, and the bytes between its rows there. With
+// from_bytes 0 all rows start from the same one, the bias.
 struct TileSums {
   const float* from;
   int64_t from_bytes;

@@ -7,7 +7,8 @@
 namespace tril {
 namespace {
 
-// A row of `n` numbers at `index` of its sample, whose blocks of random words may begin in the middle of the row.
+// The dropout factors of a row: elements [index, index + n) of a sample. A row may begin inside a block of random
+// words; the factors begin with that block, so the row's own are factors[lead + i].
 template <class T>
 TRIL_INLINE void row_factors(const DropoutMask& mask, uint32_t sample, int64_t index, int64_t n, T* factors) {
   const int64_t lead = index % kRandomBlock;
@@ -160,7 +161,7 @@ struct AddLayerNormOp {
       Sample made{.label = cat(shape, bias ? "" : ", no bias", ", dropout ", p, only_sum ? ", only the sum used" : "",
                                only_norm ? ", only the norm used" : ""),
                   .inputs = {{.shape = shape}, {.shape = shape}, {.shape = width}}};
-      if (shape[-1] == 2) {  // sums that lie too close have a gradient that is all rounding
+      if (shape[-1] == 2) {  // if the two sums are too close, their gradient is all rounding
         made.inputs[0].values = SampleInput::Values::spaced;
         made.inputs[1].spread = 0.02;
       }

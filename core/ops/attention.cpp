@@ -44,7 +44,7 @@ struct AttentionOp {
                  cat("k (", q[0], ", Tk, ", key_width, ") for q ", q), cat(op.shape(1)));
       TRIL_CHECK(op.shape(2) == op.shape(1), op.name(), cat("v ", op.shape(1), " as k"), cat(op.shape(2)));
     }
-    constexpr int64_t kWidest = int64_t{1} << 40;  // a place plus a window still is a number
+    constexpr int64_t kWidest = int64_t{1} << 40;  // a position plus a window does not overflow
     TRIL_CHECK(options.window >= 0 && options.window <= kWidest, op.name(),
                cat("a window of 1 to ", kWidest, " keys, or 0 for all"), cat(options.window));
     TRIL_CHECK(options.dropout >= 0.0 && options.dropout < 1.0, op.name(), "0 <= dropout < 1", cat(options.dropout));
@@ -81,7 +81,7 @@ struct AttentionOp {
   static std::vector<Sample> samples();
 
  private:
-  // How many keys all queries together look at.
+  // The number of pairs (query, key) in which the query sees the key, in one head of one sample.
   static double pairs(const AttentionOptions& options, int64_t queries, int64_t keys) {
     const AttentionPattern pattern{options.causal, options.window, keys};
     double count = 0;

@@ -1,9 +1,9 @@
-// The room core/ops: one op a file, each with its shape rule, forward, backward and samples; the headers are shared
-// parts.
+// The room core/ops: one op per file, with its shape rule, forward, backward and samples. Headers hold what several ops
+// share.
 
 // Ops of two operands with NumPy's broadcasting: axes are aligned from the end, and an axis of 1 (or a missing one) is
-// repeated. F gives value(a, b), and gradient_a(dy, a, b) and gradient_b(dy, a, b), dy
-// times a derivative. The gradient of a repeated operand is summed over its repetitions.
+// repeated. F gives value(a, b), and gradient_a(dy, a, b) and gradient_b(dy, a, b), which are dy times the derivative
+// with respect to a or b. The gradient of a repeated operand is summed over its repetitions.
 // https://numpy.org/doc/stable/user/basics.broadcasting.html
 #pragma once
 
@@ -90,7 +90,7 @@ TRIL_INLINE void values(const T* a, int64_t step_a, const T* b, int64_t step_b, 
   }
 }
 
-// The gradient of the first operand (or the second, where by_b), into a row of its own.
+// Writes the gradient of the first operand (of the second if by_b) to `row`.
 template <class F, class T>
 TRIL_INLINE void gradients(const T* a, int64_t step_a, const T* b, int64_t step_b, const T* dy, T* row, int64_t n,
                            bool by_b) {
@@ -168,8 +168,8 @@ struct BroadcastOp {
   }
 
  private:
-  // Calls body(row of dy times the derivative, its place in the operand, n) for [begin, end) of the output, a tile at a
-  // time.
+  // Calls body(row, offset in the operand, n) for [begin, end) of the output, kTile elements at a time; `row` holds dy
+  // times the derivative.
   template <class T, class Body>
   static void for_gradients(const Backward& op, const BroadcastPlan& plan, int operand, int64_t begin, int64_t end,
                             Body&& body) {
@@ -202,7 +202,7 @@ struct BroadcastOp {
     });
   }
 
-  // The sums are made in f64, each by one thread in the order of the output: columns are shared out, not rows.
+  // The sums are made in f64. Each is made by one thread, in the order of the output: threads share columns, not rows.
   template <class T>
   static void reduce_gradient(const Backward& op, const BroadcastPlan& plan, int operand) {
     const int64_t count = op.shape(operand).count(), outer = op.dout(0).count() / std::max<int64_t>(1, plan.row());

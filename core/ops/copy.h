@@ -12,7 +12,8 @@ struct AxisView {
       : outer(shape.count(0, axis)), extent(shape[axis]), inner(shape.count(axis + 1, shape.rank())) {}
 };
 
-// part (outer, n, inner) = whole[:, begin : begin + n, :], or the other way round; added where accumulate.
+// copy_from_axis: part (outer, n, inner) = whole[:, begin : begin + n, :]; copy_to_axis the reverse. Both add if
+// accumulate.
 template <class T>
 void copy_from_axis(const T* whole, const AxisView& view, int64_t begin, int64_t n, T* part, bool accumulate) {
   for (int64_t i = 0; i < view.outer; ++i)

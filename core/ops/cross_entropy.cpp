@@ -8,8 +8,8 @@
 namespace tril {
 namespace {
 
-// What makes a row's softmax: e^(x - shift) over its sum. The two are kept apart: shift + log(total) would lose the
-// logarithm where the logits are large.
+// A row's softmax is e^(x - shift) / total. The two are kept apart, because shift + log(total), the log-sum-exp, would
+// lose log(total) to rounding where the logits are large.
 template <class T>
 struct Row {
   T shift, total;
@@ -22,7 +22,8 @@ TRIL_INLINE Row<T> softmax_of(const S* x, T* wide, T* work, int64_t n) {
   return {shift, exp_row(row, work, n, shift)};
 }
 
-// (softmax - one-hot) times the factor. In bf16 the target's place is made first in full precision.
+// dx = [dx +] (softmax - one-hot) times the factor. The target's element is computed first, in full precision: in bf16
+// it would otherwise be rounded between its two terms.
 template <class S, class T>
 TRIL_INLINE void gradient_row(const S* x, int32_t target, Row<T> row, T factor, S* dx, int64_t n, bool accumulate) {
   const T before = accumulate ? static_cast<T>(dx[target]) : T{0}, share = factor / row.total;
@@ -58,7 +59,7 @@ struct CrossEntropy {
                  cat(target[i], " at place ", i));
     op.output({}, compute_dtype(op.in(0).dtype));
     op.save(expected, compute_dtype(op.in(0).dtype));  // each row's shift
-    op.save(expected, compute_dtype(op.in(0).dtype));  // and total
+    op.save(expected, compute_dtype(op.in(0).dtype));  // each row's total
     op.backward_reads_input(0);
     op.backward_reads_input(1);
     op.no_gradient(1);

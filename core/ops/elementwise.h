@@ -1,6 +1,6 @@
 // Ops that are a function of one number, applied to every element. F gives value(x, attrs) and gradient(dy, v, attrs),
-// dy times the derivative, where v is x or y = value(x), whichever kReads says that it needs. The derivative is no
-// function of its own, since it may leave the range where the product does not.
+// which is dy times the derivative; v is x or y = value(x), as F::kReads says. The derivative is not a function of its
+// own, because it may be out of range where the product is not.
 #pragma once
 
 #include "core/autograd/op.h"

@@ -6,7 +6,7 @@
 namespace tril {
 namespace {
 
-// (x - top) - log Σ e^(x - top), in this order: top + log Σ would lose the logarithm where top is large.
+// (x - top) - log Σ e^(x - top), in this order: top + log Σ would lose the logarithm to rounding where top is large.
 template <class T>
 TRIL_INLINE void log_softmax_row(const T* x, T* y, int64_t n) {
   const T top = rows::max(x, n), shift = shift_of(top), total = exp_row(x, y, n, shift);

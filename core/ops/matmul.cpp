@@ -127,8 +127,8 @@ struct Matmul {
     });
   }
 
-  // The gradient of one operand X of shape (…, rows, columns). With Y the other: A: dC Yᵀ, or transposed, Y dCᵀ; B: Yᵀ
-  // dC, or dCᵀ Y.
+  // The gradient of operand X (…, rows, columns), with Y the other operand. For A it is dC Yᵀ, or Y dCᵀ if A was given
+  // transposed; for B it is Yᵀ dC, or dCᵀ Y if B was.
   template <class T>
   static void gradient(const Backward& op, const Attrs& attrs, int operand) {
     const Shape &a = op.shape(0), &b = op.shape(1), &c = op.dout(0).shape, &x = op.shape(operand);

@@ -29,7 +29,8 @@ struct Max {
     });
   }
 
-  // The elements that tie, be it for NaN, share the gradient; they are counted in f64, which holds any count.
+  // Elements that tie for the maximum share its gradient; if it is NaN, all NaNs do. They are counted in f64, which
+  // holds any count.
   static void backward(const Backward& op, const Attrs& attrs) {
     const ReducePlan plan(op.shape(0), attrs);
     dispatch(op.name(), op.dout(0).dtype, [&](auto type) {

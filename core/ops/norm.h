@@ -18,7 +18,7 @@ void dispatch_rows(const char* op, DType dtype, DType normed, Body&& body) {
   dispatch(op, dtype, [&](auto type) { body(type, type); });
 }
 
-// Operand `first` is the weight, the next one, if given, the bias.
+// Checks the weight, operand `first`, and the bias, which is the next operand if there is one.
 inline void infer_weights(Infer& op, int first, int64_t width, double epsilon) {
   TRIL_CHECK(epsilon > 0.0 && std::isfinite(epsilon), op.name(), "epsilon > 0", cat(epsilon));
   TRIL_CHECK(width > 0, op.name(), "rows of at least one element", cat("shape ", op.shape(0)));
@@ -32,7 +32,7 @@ inline void infer_weights(Infer& op, int first, int64_t width, double epsilon) {
   op.backward_reads_input(first);
 }
 
-// The sums of dweight and dbias over fixed chunks of rows, and their end.
+// The sums of dweight and dbias over fixed chunks of rows; finish() adds the chunks up into the gradients.
 template <class T>
 class WeightSums {
  public:

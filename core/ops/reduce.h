@@ -9,7 +9,7 @@
 namespace tril {
 
 struct ReduceAttrs {
-  uint32_t axes = 0;  // bit i: axis i goes
+  uint32_t axes = 0;  // bit i: axis i is reduced
   bool all = false, keep = false;
 };
 
@@ -27,8 +27,8 @@ struct ReduceAttrs {
   return attrs;
 }
 
-// Walks x as runs: `run` elements that are either all reduced into one element of the result, or go to as many in
-// order.
+// Walks x in runs of run() elements. Either all of a run is reduced into one element of the result, or its elements go
+// to as many consecutive elements of the result.
 class ReducePlan {
  public:
   ReducePlan(const Shape& x, const ReduceAttrs& attrs) {
@@ -74,7 +74,7 @@ class ReducePlan {
 
  private:
   int rank_ = 0;
-  std::array<int64_t, kMaxRank> dims_{}, steps_{};  // innermost first; alike neighbours merged
+  std::array<int64_t, kMaxRank> dims_{}, steps_{};  // innermost first; neighbours of one kind are merged
   int64_t results_ = 1, count_ = 0;
 };
 

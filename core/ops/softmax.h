@@ -13,8 +13,8 @@ struct SoftmaxAttrs {
   int64_t axis;
 };
 
-// What is taken off each number of a row, so that no exponential overflows: its maximum, or, where all are -inf and
-// nothing may be seen, 0.
+// What is subtracted from each number of a row, so that no exponential overflows: its maximum `top`, or 0 if all are
+// -inf (everything is masked).
 template <class T>
 TRIL_INLINE T shift_of(T top) {
   return top == -std::numeric_limits<T>::infinity() ? T{0} : top;
@@ -35,8 +35,8 @@ inline void infer_softmax(Infer& op, const SoftmaxAttrs& attrs) {
   op.backward_reads_output(0);
 }
 
-// Calls body(inputs, output, n) for each row, where a row along an inner axis is first gathered and the output
-// scattered after: `output` receives the row, or is added to the target where accumulate.
+// Calls body(inputs, result, n) for each row. A row along an inner axis is gathered first. The result is then written
+// to its place in `output`, or added to it if accumulate.
 template <class T, size_t kInputs, class Body>
 void for_softmax_rows(const Forward& op, const Shape& shape, int64_t axis_attr,
                       const std::array<const T*, kInputs>& inputs, T* output, bool accumulate, Body&& body) {
