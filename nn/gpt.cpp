@@ -70,7 +70,8 @@ Tensor Gpt::operator()(const Tensor& ids) const {
 }
 
 std::string Gpt::describe() const {
-  return cat(config_.layers, " layers, ", config_.width, " wide, context ", config_.context);
+  return cat(config_.layers, config_.layers == 1 ? " layer, " : " layers, ", config_.width, " wide, context ",
+             config_.context);
 }
 
 int64_t Gpt::decode_bytes_a_token(const DecodeOptions& options) const {

@@ -65,19 +65,21 @@ struct Plan {
   GradcheckOptions options{};
 };
 
-// Models of two layers with dropout and a tied head, over what can differ: biases, the form of GELU, and whether the
-// text fills the context.
+// Models of two layers with dropout and a tied head, over what can differ: biases, the form of GELU, whether the text
+// fills the context, heads of keys, and how far attention sees.
 struct ModelCase {
   const char* label;
   bool bias;
   Gelu gelu;
   int64_t time;
+  int64_t kv_heads = 0, window = 0;
 };
 constexpr std::array kModelCases = {
     ModelCase{"two layers, dropout, no biases, erf GELU", false, Gelu::erf, 5},
     ModelCase{"two layers, dropout, no biases, tanh GELU", false, Gelu::tanh, 4},
     ModelCase{"two layers, dropout, biases, erf GELU", true, Gelu::erf, 4},
     ModelCase{"two layers, dropout, biases, tanh GELU", true, Gelu::tanh, 5},
+    ModelCase{"two layers, dropout, biases, erf GELU, one head of keys, window 3", true, Gelu::erf, 5, 1, 3},
 };
 
 // Weights larger than a new model's, so that no path is negligible.
@@ -99,6 +101,8 @@ GradcheckResult check_model(const ModelCase& of, const GradcheckOptions& options
                           .layers = 2,
                           .heads = 2,
                           .width = 6,
+                          .kv_heads = of.kv_heads,
+                          .window = of.window,
                           .dropout = 0.2,
                           .bias = of.bias,
                           .gelu = of.gelu});
