@@ -11,7 +11,7 @@ namespace tril {
 namespace {
 
 AttentionOptions checked(const MultiHeadAttentionOptions& options) {
-  constexpr int64_t kWidest = int64_t{1} << 46;  // a product of 3 widths still is a number
+  constexpr int64_t kWidest = int64_t{1} << 46;  // 3 widths together still fit into an int64_t
   const AttentionOptions& attention = options.attention;
   TRIL_CHECK(options.width >= 1 && options.width <= kWidest, "width", cat("1 to ", kWidest), cat(options.width));
   TRIL_CHECK(attention.heads >= 1 && options.width % attention.heads == 0, "heads",
@@ -22,18 +22,17 @@ AttentionOptions checked(const MultiHeadAttentionOptions& options) {
   return attention;
 }
 
-// Of all heads of keys, or of values.
+// The width of all key heads together, or of all value heads.
 int64_t key_width(const MultiHeadAttentionOptions& options) {
   return options.width / options.attention.heads * options.attention.key_heads();
 }
 
-// Rows of several of its values lie this far apart where they are `count` long and pieces of `piece` are read in whole
-// groups of lanes.
+// The distance between rows of `count` values, of which pieces of `piece` values are read in whole groups of lanes.
 int64_t row_of_pieces(int64_t count, int64_t piece) {
   return one_query::padded(std::max<int64_t>(count - piece, 0) + one_query::padded(piece));
 }
 
-// Of the kept keys, or values, of some heads.
+// The distance between rows of the KV cache: the keys, or values, of some heads.
 int64_t kept_row(Range heads, int64_t D) { return heads.count() == 0 ? 0 : row_of_pieces(heads.count() * D, D); }
 
 template <class W>
@@ -43,15 +42,15 @@ TRIL_INLINE void attend_head(const float* q, const one_query::Seen<W>& seen, int
 }
 
 struct HeadShare {
-  int64_t C, D, K;  // widths of all queries, of a head, of all keys
-  int64_t group;    // heads of queries that look at one of keys
-  Range heads;      // of keys
+  int64_t C, D, K;  // widths of all query heads, of one head, of all key heads
+  int64_t group;    // query heads for each key head
+  Range heads;      // key heads
   [[nodiscard]] Range queries() const { return {group * heads.begin * D, group * heads.end * D}; }
   [[nodiscard]] Range keys() const { return {C + heads.begin * D, C + heads.end * D}; }
   [[nodiscard]] Range values() const { return {C + K + heads.begin * D, C + K + heads.end * D}; }
 };
 
-// W: what kept keys and values are stored as.
+// W: the type of the KV cache.
 template <class W>
 class AttentionStep final : public ShareStep {
  public:
@@ -65,13 +64,13 @@ class AttentionStep final : public ShareStep {
         qkv_(memory.pack_rows(c_attn.weight, {share.queries(), share.keys(), share.values()})),
         projection_(memory.pack_columns(c_proj.weight, share.queries())),
         qkv_bias_(memory.copy(c_attn.bias, {share.queries(), share.keys(), share.values()})) {
-    // Read, though not used, a few rows beyond the last.
+    // The last block of keys reads a few rows beyond the last; they are not used.
     const int64_t count = (memory.options().streams * context_ + one_query::kKeys) * kept_row_;
     keys_ = memory.room<W>(count);
     values_ = memory.room<W>(count);
   }
 
-  // Keeps keys and values of the rows, then lets each look back.
+  // Stores keys and values of all rows, then runs each row's attention.
   void operator()(const DecodePass& pass, const float* normed, float* out) const override {
     const Work work = work_in(pass.scratch);
     pass.multiply(normed, pass.stride, qkv_, qkv_bias_, work.qkv, qkv_stride());
@@ -136,7 +135,7 @@ class AttentionStep final : public ShareStep {
   int64_t kept_row_;
   PackedWeight qkv_, projection_;
   const float* qkv_bias_;
-  W *keys_, *values_;  // of every stream's window (T, kept_row)
+  W *keys_, *values_;  // the KV cache: (T, kept_row_) for each stream
 };
 
 }  // namespace

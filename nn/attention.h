@@ -1,8 +1,6 @@
-// The room nn: modules of a transformer, with named parameters and a const call.
-
-// Multi-head attention. Tokens are nodes of a directed graph that look at each other: in self-attention at all of their
-// own sequence, causal at those before them, in cross-attention at another sequence. Heads are segments of the width,
-// each with its own look.
+// Multi-head attention: each token takes a weighted mean over other tokens. In self-attention these are all tokens of
+// its own sequence, if causal only itself and those before it; in cross-attention they are those of another sequence.
+// Each head has its own weights and works on its own segment of the width.
 #pragma once
 
 #include "nn/layers.h"
@@ -16,18 +14,19 @@ struct MultiHeadAttentionOptions {
   double projection_deviation = kInitDeviation;  // of c_proj's initial weights
 };
 
-// Self-attention of x (B, T, C). c_attn makes queries, keys and values in one product; c_proj mixes the heads. GPT-2's
-// names.
+// Self-attention of x (B, T, C). c_attn makes queries, keys and values in one product; c_proj mixes the heads. The
+// names are GPT-2's.
 class SelfAttention {
  public:
   SelfAttention(const Scope& scope, const MultiHeadAttentionOptions& options);
   // lengths (B), i32, optional: how many positions of each sample are real.
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& lengths = {}) const;
-  // Some heads of keys with the queries that look at them, and what is kept of earlier tokens' keys and values. The
-  // share of c_proj's sums lacks its bias.
+  // One share of the work in decoding: some key heads, the query heads that use them, and their part of the KV cache.
+  // Its result lacks c_proj's bias: output_bias() is added once for all shares.
   [[nodiscard]] std::unique_ptr<ShareStep> decode_share(DecodeMemory& memory, int64_t share) const;
   [[nodiscard]] const Param& output_bias() const { return c_proj_.bias; }
-  [[nodiscard]] int64_t decode_bytes_a_token(const DecodeOptions& options) const;  // of keys and values, of all shares
+  // The bytes of KV cache for each token of a stream, all shares together.
+  [[nodiscard]] int64_t decode_bytes_a_token(const DecodeOptions& options) const;
 
  private:
   AttentionOptions options_;
@@ -35,10 +34,11 @@ class SelfAttention {
   Linear c_attn_, c_proj_;
 };
 
-// Queries from x (B, Tq, C), keys and values from a memory (B, Tk, C) of another length.
+// Queries from x (B, Tq, C), keys and values from a memory (B, Tk, C), whose length may differ.
 class CrossAttention {
  public:
   CrossAttention(const Scope& scope, const MultiHeadAttentionOptions& options);
+  // memory_lengths (B), i32, optional: how many positions of each memory are real.
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& memory, const Tensor& memory_lengths = {}) const;
 
  private:

@@ -7,9 +7,9 @@ namespace tril {
 namespace {
 
 constexpr int64_t kMostStreams = 1 << 16;
-constexpr int64_t kWorthDividing = 16;  // rows, between the members of a team
+constexpr int64_t kWorthDividing = 16;  // so many rows are divided between the members of a team
 
-// Enough shares to keep a team busy, few enough that each has work worth a meeting.
+// Enough shares to keep a team busy, few enough that each is worth a synchronisation.
 int64_t shares_of(const LanguageModel& model) { return model.width() < 256 ? 2 : model.width() < 768 ? 4 : 8; }
 
 DecodeOptions options_of(const LanguageModel& model, int64_t streams, DType weights) {
@@ -18,7 +18,8 @@ DecodeOptions options_of(const LanguageModel& model, int64_t streams, DType weig
   return {.shares = shares_of(model), .streams = streams, .context = model.context(), .weights = weights};
 }
 
-// Half a layer takes longer the wider it is, and so may the wait for a member with more of it.
+// How long members spin for each other. The wider the model, the longer half a layer takes, and the longer one member
+// may wait for another that has more of it.
 int patience_of(const LanguageModel& model) {
   return static_cast<int>(std::min<int64_t>(Team::kPatience + model.width() * model.width() / 16, 1 << 24));
 }
@@ -28,7 +29,7 @@ int64_t checked_threads(int64_t threads) {
   return threads;
 }
 
-// So that all lies in one block: the store's own size, what fills packed matrices up, and the streams.
+// Estimates the memory, so that all lies in one block: the weights, the padding of packed matrices, and the KV caches.
 int64_t expected_bytes(const LanguageModel& model, const DecodeOptions& options) {
   const ParamStore& params = model.params();
   int64_t padding = 0;
@@ -111,7 +112,8 @@ std::span<const float> Decoder::feed(int64_t index, std::span<const int32_t> tok
   Stream& stream = streams_[static_cast<size_t>(index)];
   const auto count = static_cast<int64_t>(tokens.size());
   const int64_t T = options_.context, gone_at_once = T - T / 2, before = stream.window;
-  // A token that finds the window full makes room; however many do, only the last window has to be computed.
+  // A token that finds the window full drops its first half. Even if that happens often, only the last window has to be
+  // computed.
   const int64_t over = std::max<int64_t>(before + count - T, 0);
   const int64_t gone = (over + gone_at_once - 1) / gone_at_once * gone_at_once;
   stream.window = before + count - gone;
@@ -145,7 +147,7 @@ void Decoder::feed_each(std::span<const Next> next) {
   };
   for (const Next& one : next) {
     Stream& stream = streams_[static_cast<size_t>(one.stream)];
-    if (stream.window == options_.context) {  // half of it is read anew, so it goes by itself
+    if (stream.window == options_.context) {  // half of it is computed again, in a pass of its own
       (void)feed(one.stream, {&one.token, 1});
       continue;
     }
@@ -158,7 +160,7 @@ void Decoder::feed_each(std::span<const Next> next) {
 }
 
 void Decoder::take_in(std::span<const DecodeRow> rows, int64_t wanted) {
-  // On a busy machine the team is late, and one thread does it all for a while.
+  // On a busy machine the team is late: then one thread does all the work for a while.
   if (team_.size() == 1 || alone_ > 0) {
     run(0, 1, rows, wanted);
     --alone_;
@@ -178,8 +180,8 @@ void Decoder::take_in(std::span<const DecodeRow> rows, int64_t wanted) {
 void Decoder::run(int member, int members, std::span<const DecodeRow> all, int64_t wanted) {
   const int64_t shares = options_.shares, rows = static_cast<int64_t>(all.size());
   const int64_t begin = shares * member / members, end = shares * (member + 1) / members;
-  // Each member adds up the shares' results by itself, so that one meeting is enough; where rows are many, each does so
-  // for some of them, and they meet twice.
+  // With few rows each member adds up the shares' results of all rows by itself, so that the members meet only once for
+  // each branch. With many rows each member does so for some of them, and they meet twice.
   const bool divided = members > 1 && rows >= kWorthDividing;
   const Work& own = work_[static_cast<size_t>(member)];
   const Work& common = divided ? work_[0] : own;

@@ -1,9 +1,10 @@
-// What modules give to decoding, each beside its forward: the step that it makes for a few tokens, from weights that
-// are packed once, with what it keeps of earlier tokens. Decoder (nn/decode.h) runs the steps of a whole model.
+// Decode steps: what a module does for a few tokens in decoding, with weights that are packed once and, in attention,
+// the KV cache. Each module makes its steps, declared beside its forward; Decoder (nn/decode.h) runs those of a whole
+// model.
 //
 // The work is cut into shares, for the threads: some heads of an attention, some units of an MLP, some tokens of the
-// vocabulary. A share needs nothing of the others until their results are added up, in order; how many there are
-// depends on the model alone, so the number of threads changes no bit.
+// vocabulary. Shares are independent until their results are added up, in order. How many there are depends on the
+// model alone, so the number of threads changes no bit.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct DecodeRow {     // a token to take in
   int64_t stream, at;  // its place in the stream's window
   int32_t token;
 };
-inline constexpr int64_t kDecodeRows = 64;  // taken in together at most
+inline constexpr int64_t kDecodeRows = 64;  // the most rows of one pass
 
 struct Range {
   int64_t begin = 0, end = 0;
@@ -37,7 +38,7 @@ struct DecodeOptions {
   [[nodiscard]] Range share_of(int64_t count, int64_t share, int64_t unit = 1) const;
 };
 
-// Where steps put what they hold, while they are made. The memory is the Decoder's.
+// Allocates what steps hold, while they are made. The Decoder owns the memory.
 class DecodeMemory {
  public:
   DecodeMemory(Arena& memory, const DecodeOptions& options) : memory_(memory), options_(options) {}
@@ -46,10 +47,11 @@ class DecodeMemory {
   [[nodiscard]] T* room(int64_t count) {
     return reinterpret_cast<T*>(memory_.allocate(count * int64_t{sizeof(T)}));
   }
-  // Some parts of a parameter, one after the other, followed by zeros up to whole groups of outputs; null for none.
+  // Copies parts of a parameter, or all of it, one after the other, and adds zeros up to whole groups of outputs.
+  // Returns null if the module has no such parameter.
   [[nodiscard]] const float* copy(const Param& param, std::initializer_list<Range> parts);
   [[nodiscard]] const float* copy(const Param& param);
-  // Some rows of a matrix (outputs, inputs), one below the other; or some of its columns.
+  // Packs some rows of a matrix (outputs, inputs), one below the other, or some of its columns.
   [[nodiscard]] PackedWeight pack_rows(const Param& weight, std::initializer_list<Range> rows);
   [[nodiscard]] PackedWeight pack_columns(const Param& weight, Range columns);
 
@@ -59,7 +61,7 @@ class DecodeMemory {
   DecodeOptions options_;
 };
 
-// Some tokens on their way through the model, in one thread.
+// One pass of a few tokens through the model, as one thread runs it.
 struct DecodePass {
   std::span<const DecodeRow> rows;
   const PackedProducts& multiply;
@@ -67,7 +69,7 @@ struct DecodePass {
   std::byte* scratch;  // for the step that runs
 };
 
-// Adds what a token brings to its row of the residual stream.
+// Adds an embedding, of the token or of its position, to the token's row of the residual stream.
 class InputStep {
  public:
   virtual ~InputStep() = default;
@@ -75,26 +77,27 @@ class InputStep {
 };
 
 enum class TableRow : uint8_t { of_token, of_place };
-// Adds a row of a table (…, width).
+// Adds a row of a table (…, width), which must outlive the step: the row of the token's id or of its place.
 [[nodiscard]] std::unique_ptr<InputStep> table_step(const float* table, int64_t width, TableRow which);
 // y += x
 void add_row(const float* x, float* y, int64_t n);
 
-// Makes a row of another.
+// Computes a row y from a row x: a norm.
 class RowStep {
  public:
   virtual ~RowStep() = default;
   virtual void operator()(const float* x, float* y) const = 0;
 };
 
-// A share of a branch: out = what is to be added to the residual stream, from normed rows.
+// One share of a branch (attention or MLP). From the normalised rows it makes `out`, its part of what is added to the
+// residual stream.
 class ShareStep {
  public:
   virtual ~ShareStep() = default;
   virtual void operator()(const DecodePass& pass, const float* normed, float* out) const = 0;
   [[nodiscard]] virtual int64_t scratch_bytes() const = 0;
-  [[nodiscard]] virtual int64_t most_inputs() const = 0;  // of its products
-  // The stream `to` has seen what `from` has in its window's first `tokens`.
+  [[nodiscard]] virtual int64_t most_inputs() const = 0;  // of its matrix products
+  // Copies what is kept of the first `tokens` of the window of stream `from` to stream `to`.
   virtual void copy(int64_t /*from*/, int64_t /*to*/, int64_t /*tokens*/) const {}
 };
 

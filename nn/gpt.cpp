@@ -6,7 +6,7 @@
 namespace tril {
 namespace {
 
-// Residual branches start smaller the more of them there are: 2 a layer.
+// The more residual branches there are (2 in each layer), the smaller their initial weights, as in GPT-2.
 double projection_deviation(const GptConfig& config) {
   return kInitDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
@@ -32,7 +32,7 @@ void Block::operator()(ResidualStream& stream) const {
   Tape& tape = *stream.sum().tape;
   const int64_t mark = tape.mark();
   const Tensor before = stream.sum();
-  Tensor normed, sum;  // what the block begins with
+  Tensor normed, sum;  // after the first norm; kept if the block recomputes
   each_branch([&](const LayerNorm& norm, const auto& branch) {
     const Tensor x = norm(stream);
     if (normed.data == nullptr) normed = x, sum = stream.sum();
@@ -80,7 +80,7 @@ int64_t Gpt::decode_bytes_a_token(const DecodeOptions& options) const {
   return bytes;
 }
 
-// A share's weights lie one behind the other, in the order of their use.
+// Packs the weights of each share one after the other, in the order of their use.
 DecodeSteps Gpt::decode_steps(DecodeMemory& memory) const {
   DecodeSteps steps;
   steps.branches.resize(2 * blocks_.size());

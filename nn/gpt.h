@@ -1,3 +1,5 @@
+// The room nn: modules of a transformer, with named parameters and a const call.
+
 // A decoder-only transformer, the whole model in this file and gpt.cpp: token and position embeddings, pre-norm blocks
 // of causal self-attention and an MLP, a final norm, and a head tied to the token embedding. Shapes and parameter names
 // are nanoGPT's and GPT-2's. A. Radford et al., "Language models are unsupervised multitask learners", 2019;
@@ -18,27 +20,27 @@ struct GptConfig {
   int64_t context = 64;    // T, the most tokens that are seen at once
   int64_t layers = 4, heads = 4;
   int64_t width = 128;   // C
-  int64_t kv_heads = 0;  // heads of keys and values, shared by the heads of queries; 0: one each
+  int64_t kv_heads = 0;  // key and value heads, shared by the query heads; 0: one for each query head
   int64_t window = 0;    // keys that a query sees, its own place included; 0: all up to it
   double dropout = 0.0;  // of embeddings, attention weights and residual branches
   bool bias = false;     // in linear layers and norms
   Gelu gelu = Gelu::erf;
-  bool recompute = false;  // of each block, keep what it began with, and make the rest again in backward
+  bool recompute = false;  // keep only what each block began with; backward computes the rest again
 
   [[nodiscard]] AttentionOptions attention() const {
     return {.heads = heads, .kv_heads = kv_heads, .causal = true, .window = window, .dropout = dropout};
   }
-  // Throws, naming the field, where a model cannot be made.
+  // Throws an error that names the field if no such model can be made.
   void check() const;
 };
 
-// Looks back with attention, then goes through an MLP: two branches, each of which reads the normed residual stream and
-// is added to it.
+// A transformer block: attention, then an MLP. Each is a branch that reads the normalised residual stream and is added
+// to it.
 class Block {
  public:
   Block(const Scope& scope, const GptConfig& config);
   void operator()(ResidualStream& stream) const;
-  // visit(norm, branch) for each, in order: said once, for the forward pass and for decoding.
+  // Calls visit(norm, branch) for each branch, in order. The forward pass and decoding share it.
   template <class Visit>
   void each_branch(Visit&& visit) const {
     visit(ln_1_, attn_);

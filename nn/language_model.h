@@ -1,5 +1,5 @@
-// What is trained, evaluated and sampled from: a model of the next token, given those before it. Whoever trains or
-// decodes knows no more of it than this.
+// The interface of a language model: it predicts the next token from those before it. Training, evaluation and decoding
+// know a model through this interface alone.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ class LanguageModel {
   [[nodiscard]] virtual int64_t width() const = 0;         // C, of the residual stream
   [[nodiscard]] virtual std::string describe() const = 0;  // "4 layers, 128 wide, context 64", for messages
 
-  // For a Decoder: what it keeps of each token of a stream, in bytes, and the steps of the whole model.
+  // For a Decoder: the bytes of KV cache for each token of a stream, and the steps of the whole model.
   [[nodiscard]] virtual int64_t decode_bytes_a_token(const DecodeOptions& options) const = 0;
   [[nodiscard]] virtual DecodeSteps decode_steps(DecodeMemory& memory) const = 0;
 

@@ -10,7 +10,7 @@ namespace {
 
 bool is_narrow(const Tensor& x) { return x.tape != nullptr && x.tape->context().precision() == DType::bf16; }
 
-// An op knows its operands by their roles; whose they are is for the layer to tell.
+// Adds the parameter's name to an op's error: an op knows only the roles of its operands.
 template <class Body>
 auto in_layer(const Param& weight, Body&& body) {
   try {
@@ -40,7 +40,7 @@ struct LayerNormStep final : RowStep {
   void operator()(const float* x, float* y) const override { cloned<norm_row>(x, weight, bias, epsilon, y, width); }
 };
 
-// Some of an MLP's units.
+// One share of an MLP: some of its inner units.
 struct MlpStep final : ShareStep {
   PackedWeight fc, projection;
   const float* fc_bias;

@@ -1,6 +1,6 @@
 // The layers a transformer is made of. A layer is made once, in a scope that names its parameters, and called as often
-// as you like: calling is const and the tape is found in the operand. What a layer does for a token in decoding stands
-// beside its call (nn/decode_steps.h). Shapes: B batch, T time, C width.
+// as you like: a call is const and finds the tape in its operand. The step that a layer makes for decoding
+// (nn/decode_steps.h) is declared beside its call. Shapes: B batch, T time, C width.
 #pragma once
 
 #include "core/ops.h"
@@ -9,7 +9,7 @@
 
 namespace tril {
 
-// Weights start normal with this deviation, as in GPT-2; biases at 0.
+// Weights start normally distributed with this standard deviation, as in GPT-2; biases start at 0.
 inline constexpr double kInitDeviation = 0.02;
 
 // x Wᵀ + b. weight (out, in), bias (out).
@@ -36,8 +36,8 @@ class Dropout {
   double p;
 };
 
-// The residual stream of a pre-norm transformer (B, T, C). A branch added to it is kept aside until the next norm,
-// which adds and normalises in one pass, and is then discarded (Tape::discard).
+// The residual stream of a pre-norm transformer (B, T, C). add() only keeps a branch aside: the next LayerNorm adds it
+// to the stream and normalises in one pass, and then discards the branch (Tape::discard).
 class ResidualStream {
  public:
   explicit ResidualStream(const Tensor& x, double branch_dropout = 0.0) : sum_(x), dropout_(branch_dropout) {}
@@ -51,8 +51,8 @@ class ResidualStream {
   double dropout_;
 };
 
-// weight (width) starts at 1, bias (width) at 0. In a context of precision bf16 the normed rows are bf16, for linear
-// and what follows it; ops on the residual stream itself, add and dropout among them, take f32.
+// weight (width) starts at 1, bias (width) at 0. In a context of precision bf16 the normalised rows are bf16, for
+// linear and what follows it. Ops on the residual stream itself, such as add and dropout, work in f32.
 class LayerNorm {
  public:
   LayerNorm(const Scope& scope, int64_t width, bool bias = true, double epsilon = 1e-5);
@@ -65,9 +65,9 @@ class LayerNorm {
   double epsilon_;
 };
 
-// Two linear layers with a GELU between: c_fc (C to inner), c_proj (inner to C). Where the GELU's result takes
-// kRemadeFrom bytes or more, its memory is given back, and backward makes it again; to make less again would take 5 %
-// of a step.
+// Two linear layers with a GELU between: c_fc (C to inner), c_proj (inner to C). If the GELU's result takes kRemadeFrom
+// bytes or more, it is discarded and backward computes it again. Smaller results are kept: to compute them again would
+// take 5 % of a step.
 class Mlp {
  public:
   static constexpr int64_t kRemadeFrom = int64_t{8} << 20;
@@ -75,7 +75,8 @@ class Mlp {
   Mlp(const Scope& scope, int64_t width, int64_t inner, bool bias, Gelu form,
       double projection_deviation = kInitDeviation);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;
-  // Some units, whose share of c_proj's sums lacks its bias.
+  // One share of the work in decoding: some of the inner units. Its result lacks c_proj's bias: output_bias() is added
+  // once for all shares.
   [[nodiscard]] std::unique_ptr<ShareStep> decode_share(DecodeMemory& memory, int64_t share) const;
   [[nodiscard]] const Param& output_bias() const { return c_proj_.bias; }
 

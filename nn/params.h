@@ -25,7 +25,7 @@
 
 namespace tril {
 
-// How a parameter starts: all alike, or normal with mean 0.
+// Initial values: all the same, or normally distributed with mean 0.
 struct Init {
   double constant = 0.0;
   double deviation = 0.0;
@@ -49,16 +49,16 @@ class ParamStore {
 
   // Throws, naming the parameter, if the name is taken or the store is frozen.
   const ParamInfo& add(const std::string& name, const Shape& shape, const Init& init);
-  // Lays the values of all parameters out in one buffer and fills them; or leaves them 0, where others are loaded over
-  // them; or makes no buffer at all, for passes of a context that plans. A frozen store grows no more; before, its
-  // parameters have no values and modules cannot be called.
+  // Lays out the values of all parameters in one buffer. `initial` fills them; `zero` leaves them 0, for values that
+  // are loaded next; `planned` makes no memory for them, for passes of a context that only plans. Before freeze(),
+  // parameters have no values and modules cannot be called; after it, no parameter can be added.
   enum class Fill : uint8_t { initial, zero, planned };
   void freeze(Fill fill = Fill::initial);
 
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] bool frozen() const { return values_ != nullptr; }
   [[nodiscard]] Memory memory() const { return memory_; }
-  void expect_frozen(std::string_view where) const;  // throws in its name, with those of the parameters
+  void expect_frozen(std::string_view where) const;  // else throws an error that begins with `where`
   [[nodiscard]] const std::deque<ParamInfo>& params() const { return params_; }
   [[nodiscard]] const ParamInfo* find(std::string_view name) const;
   [[nodiscard]] std::span<const std::string> names() const { return names_; }
@@ -66,8 +66,8 @@ class ParamStore {
   // The flat buffer. Each parameter starts on a 64-byte line; the padding between is zero and stays so.
   [[nodiscard]] std::byte* data() const { return values_ == nullptr ? nullptr : values_->data(); }
   [[nodiscard]] int64_t elements() const { return elements_; }  // of the buffer, with padding
-  // A second buffer of the same layout with the values rounded to bf16, which products of bf16 read. Made by the first
-  // call, and written anew by every one; whoever changes the values afterwards, changes it too. Of f32 stores alone.
+  // Fills a second buffer of the same layout with the values rounded to bf16, which matrix products in bf16 read. The
+  // first call makes it. Whoever changes the values later must update it too. Throws unless the store is of f32.
   void keep_shadow();
   [[nodiscard]] bf16* shadow() const { return shadow_ == nullptr ? nullptr : reinterpret_cast<bf16*>(shadow_->data()); }
   [[nodiscard]] bool holds(const ParamInfo& param) const;
@@ -91,15 +91,15 @@ class GradStore {
   explicit GradStore(const ParamStore& params);
   // What a tape is bound to.
   [[nodiscard]] ParameterGradients binding() const { return binding_; }
-  // Forgets all gradients: the next backward overwrites them, and until then no optimizer takes them. Nothing is
-  // written. Without it, backward adds to what is there, as in PyTorch.
+  // Marks all gradients as missing, without writing to the buffer: the next backward overwrites them, and until then
+  // optimizers refuse them. Without reset(), backward adds to what is there, as in PyTorch.
   void reset();
   [[nodiscard]] const ParamStore& params() const { return params_; }
   [[nodiscard]] std::byte* data() const { return gradients_.data(); }
   [[nodiscard]] bool received(const ParamInfo& param) const { return received_[index_of(param)] != 0; }
   // The first names without a gradient, as "a, b and 7 more"; empty: every parameter has one.
   [[nodiscard]] std::string missing() const { return binding_.missing(); }
-  // A parameter's gradient as a tensor without a tape. Who writes a gradient there by hand says so with set_received.
+  // A parameter's gradient as a tensor without a tape. If you write a gradient there by hand, call set_received.
   [[nodiscard]] Tensor of(const ParamInfo& param) const;
   void set_received(const ParamInfo& param) { received_[index_of(param)] = 1; }
 
@@ -110,10 +110,10 @@ class GradStore {
   MemoryBlock gradients_;
   std::vector<uint8_t> received_;
   std::vector<int64_t> offsets_;  // in bytes
-  ParameterGradients binding_;    // of all these
+  ParameterGradients binding_;    // refers to all of the above
 };
 
-// A parameter as a module holds it; turns into the tensor that ops take.
+// A module's handle on a parameter, or on none (a layer without bias). It converts to the tensor that ops take.
 class Param {
  public:
   Param() = default;
@@ -127,7 +127,7 @@ class Param {
   const ParamInfo* info_ = nullptr;
 };
 
-// A place in the tree of names.
+// A prefix of parameter names, such as "transformer.h.0".
 class Scope {
  public:
   explicit Scope(ParamStore& store, std::string path = {}) : store_(&store), path_(std::move(path)) {}

@@ -20,7 +20,7 @@ void expect_within(const Tensor& x, int64_t context, int64_t width) {
 
 LearnedPositions::LearnedPositions(const Scope& scope, int64_t context, int64_t width)
     : weight(scope.param("weight", {context, width}, Init::normal(kInitDeviation))) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // places are token ids of their table
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // positions are i32 ids of rows in the table
   TRIL_CHECK(context <= kMost, cat("parameter ", weight.info().name), cat("at most ", kMost, " positions"),
              cat(context));
 }

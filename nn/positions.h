@@ -1,5 +1,5 @@
-// Attention alone does not see order: position has to be put in. Both kinds here are added to the token embeddings (B,
-// T, C).
+// Position embeddings. Attention alone does not see the order of tokens, so both kinds here are added to the token
+// embeddings (B, T, C).
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ class LearnedPositions {
 };
 
 // Fixed waves, https://arxiv.org/abs/1706.03762 section 3.5: column 2i is sin(t / 10000^(2i/C)), column 2i+1 its
-// cosine. An odd width ends on a sine. It must outlive the passes that use it, which look at its table.
+// cosine. An odd width ends on a sine. The object must outlive the passes that use it: they read its table.
 class SinusoidalPositions {
  public:
   SinusoidalPositions(int64_t context, int64_t width);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# at_level.sh LEVEL TRIL TESTS…: runs tests as on a processor of a lower level (core/machine/cpu.h). Where the machine is
-# of that level or below, all tests have run so already: 77, for ctest a skip.
+# at_level.sh LEVEL TRIL TESTS…: runs tests as on a processor of a lower level (core/machine/cpu.h). If this machine's
+# level is no higher, all tests already run so: then it exits with 77, which ctest counts as skipped.
 set -euo pipefail
 level=$1 tril=$2
 shift 2

@@ -69,7 +69,7 @@ void check(const Case& c) {
            c.options.causal ? ", causal" : "", c.lengths ? ", lengths" : "", c.packed ? ", packed" : ""));
   const Result exact = run<double>(c, 1), narrow = run<bf16>(c, 1), several = run<bf16>(c, 3);
   CHECK(difference(narrow.y, exact.y) <= 0.01 * largest(exact.y));
-  // What cancels in a gradient is rounded as the values' gradients are.
+  // Terms that cancel leave rounding errors of their own size, so the unit is the largest of all gradients.
   double unit = 0;
   for (const auto& gradient : exact.gradients) unit = std::max(unit, largest(gradient));
   for (size_t i = 0; i < exact.gradients.size(); ++i)

@@ -47,7 +47,7 @@ struct Case {
     return out;
   }
 
-  // How far from the f64 product of the rounded operands, in parts of the sum of the terms' sizes.
+  // The largest error against the f64 product of the rounded operands, relative to the sum of the terms' sizes.
   [[nodiscard]] double error(const std::vector<float>& y, bool biased) const {
     const auto rounded = [](float value) { return static_cast<double>(bf16{value}); };
     double worst = 0;

@@ -35,7 +35,7 @@ const Finding* find(const GradcheckResult& result, Check check) {
   return found == result.findings.end() ? nullptr : &*found;
 }
 
-// The check fails, and its finding says so.
+// Requires that this check fails, with this diagnosis.
 void require_found(const GradcheckResult& result, Check check, const std::string& diagnosis) {
   INFO(result.report());
   REQUIRE(result.verdict() == Verdict::failed);
@@ -45,7 +45,7 @@ void require_found(const GradcheckResult& result, Check check, const std::string
   CHECK_THAT(finding->report, contains("reproduce: tril gradcheck mutant --sample 0"));
 }
 
-// Nothing but this check fails.
+// Requires that this check fails and no other.
 void require_only(const GradcheckResult& result, Check check) {
   INFO(result.report());
   for (const Finding& finding : result.findings) CHECK(finding.check == check);
@@ -84,11 +84,11 @@ void transpose(const Backward& op, std::vector<Numbers>& g) {
 void drop_inner_product(const Backward& op, std::vector<Numbers>& g) {
   for (size_t i = 0; i < g[0].size(); ++i) g[0][i] = number_at(op.out(0), i) * number_at(op.dout(0), i);
 }
-// One row's share is left out of a sum over rows.
+// Leaves one row out of a sum over rows.
 void drop_first_row(const Backward& op, std::vector<Numbers>& g) {
   for (size_t i = 0; i < g[1].size(); ++i) g[1][i] -= number_at(op.dout(0), i);
 }
-// As if a mean had not been taken away.
+// As if a mean had not been subtracted.
 void add_row_sums(const Backward& op, std::vector<Numbers>& g) {
   const auto width = static_cast<size_t>(op.shape(0).last());
   for (size_t first = 0; first < g[0].size(); first += width) {
@@ -124,7 +124,7 @@ void write_over(const Gradient& target, const Numbers& gradient) {
 void write_first_time_only(const Gradient& target, const Numbers& gradient) {
   if (!target.accumulate) write_well(target, gradient);
 }
-// Adds to memory that holds anything.
+// Adds even where it should overwrite, so to memory that may hold anything.
 void always_add(const Gradient& target, const Numbers& gradient) {
   write_well({.tensor = target.tensor, .accumulate = true}, gradient);
 }

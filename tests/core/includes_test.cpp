@@ -1,5 +1,5 @@
-// The arrows between the rooms, read from the #include lines: a wrong one does not hide behind a linker that lets it
-// pass.
+// The arrows between the rooms (which room may include which), checked in the #include lines: the linker does not find
+// every wrong one.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -34,7 +34,8 @@ std::vector<Line> lines_of(const std::string& room) {
   return lines;
 }
 
-// What stands between the quotes of `#include "…"`, or with '<' before it, of `#include <…>`; else empty.
+// What a line includes: the text between the quotes of `#include "…"`, or '<' and the text of `#include <…>`. Empty if
+// it is no include.
 std::string included_by(const std::string& text) {
   const size_t start = text.find_first_not_of(' ');
   if (start == std::string::npos || text.compare(start, 8, "#include") != 0) return {};
@@ -63,11 +64,11 @@ Names plus(Names names, const Names& more) {
 
 struct Room {
   std::string name;
-  Names knows;    // besides itself: where its arrows lead
-  Names outside;  // besides the standard library
+  Names knows;    // the rooms that it may include, besides itself
+  Names outside;  // the libraries that it may include, besides the standard one
 };
 
-const std::string kPosix = "POSIX";  // whatever the system's own headers are called
+const std::string kPosix = "POSIX";  // stands for the system's own headers
 
 std::vector<Room> rooms() {
   const Names machine = {"core/base", "core/machine"};
@@ -100,10 +101,10 @@ std::vector<Room> rooms() {
   };
 }
 
-// The standard library's headers have neither a folder nor an ending.
+// The standard library's headers have neither a folder nor an extension.
 bool is_standard(const std::string& included) { return included.find_first_of("./") == std::string::npos; }
 
-// The system's end in .h and lie nowhere, or in sys/.
+// The system's headers end in .h and have no folder, or lie in sys/.
 bool is_posix(const std::string& included) {
   return included.find('/') == std::string::npos ? included.ends_with(".h") && included != "<omp.h"
                                                  : starts_with(included, "<sys/");

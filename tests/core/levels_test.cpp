@@ -54,7 +54,7 @@ const Case kCases[] = {{0x1p-130f, 1.0f, 0.0f},
                        {kInfinity, 0x1p-130f, kNaN},
                        {kNaN, 0.0f, kNaN},
                        {kNaN, 1.0f, kNaN}};
-constexpr int64_t kCount = std::size(kCases), kSide = 64;  // whole tiles and panels; and, beside them, what is not
+constexpr int64_t kCount = std::size(kCases), kSide = 64;  // kSide: only whole tiles and panels; kCount: others, too
 
 bool same(float got, float expected) {
   return std::isnan(expected) ? std::isnan(got) : got == expected && !std::isnan(got);
@@ -62,7 +62,7 @@ bool same(float got, float expected) {
 
 using Product = std::function<void(const MatmulShape&, const float* a, const float* b, float* c)>;
 
-// The cases' x on the diagonal of A and their y as rows of B, then both turned round.
+// Puts the cases' x on the diagonal of A and their y in the rows of B; then the other way round.
 void check_products(const std::string& path, const Product& product) {
   for (const int64_t inner : {kSide, kCount})
     for (const int64_t n : {kSide, int64_t{19}})

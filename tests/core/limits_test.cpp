@@ -58,7 +58,7 @@ template <class T>
 Real flushed(Real x) {
   return std::fabs(x) < Range<T>::least ? std::copysign(Real{0}, x) : x;
 }
-// What of an exact result the type can hold. Just under the least normal number either answer is right.
+// Whether `got` is the exact result as the type can hold it. Just below the least normal number, 0 is right, too.
 template <class T>
 bool agrees(Real expected, Real got, Real floor) {
   if (std::isnan(expected)) return std::isnan(got);
@@ -163,7 +163,7 @@ void check_unary(Context& context, const Unary& f) {
     INFO(f.name << " of " << static_cast<double>(points[i]) << ": " << static_cast<double>(number(got[i])) << ", slope "
                 << static_cast<double>(number(slopes[i])));
     CHECK(agrees<T>(f.value(at), number(got[i]), std::isnan(at) || std::isinf(at) ? 0 : floor));
-    // A slope made from the output, as PyTorch's are too, is as exact as what is stored of it.
+    // A slope computed from the output, as in PyTorch, is only as exact as the stored output.
     const Real of_output = std::is_same_v<T, bf16> && f.floor > 0 ? 2 * Range<T>::error : Real{0};
     CHECK(agrees<T>(f.slope(at), number(slopes[i]), of_output + (narrow ? f.floor : Real{1e-15L})));
   }
@@ -299,7 +299,7 @@ TEMPLATE_TEST_CASE("limits: the norm of equal numbers is the bias, and a row of 
       const Tensor zero = tape.constant<T>({2, width}, std::vector<T>(2 * n, T{0}));
       const Tensor weight = tape.variable<T>({width}, noise<T>(width, 1)),
                    bias = tape.variable<T>({width}, noise<T>(width, 2));
-      // Cotangent over weight: all terms of the gradient are equal, so all that is left of them is nothing.
+      // All terms of the gradient (cotangent times weight) are equal, so they cancel to exactly 0.
       std::vector<T> dy;
       for (size_t i = 0; i < 2 * n; ++i) dy.push_back(width == 1 ? static_cast<T>(0.3) : static_cast<T>(1));
       const Tensor ones = tape.constant<T>({width}, std::vector<T>(n, static_cast<T>(0.7)));

@@ -97,7 +97,7 @@ TEST_CASE("memory: an arena gives aligned pieces, goes back to a mark, and becom
   CHECK(arena.allocate(100) == second);
   for (int i = 0; i < 50; ++i) CHECK(aligned(arena.allocate(100'000)));
   arena.reset();
-  CHECK(arena.bytes() == 0);  // it asks when it is asked, so that going back cannot fail
+  CHECK(arena.bytes() == 0);  // memory is only taken in allocate(), so that reset() cannot fail
   const std::byte* expected = arena.allocate(100'000);
   const int64_t allocations = arena.system_allocations();
   for (int i = 1; i < 50; ++i) CHECK(arena.allocate(100'000) == (expected += 100'032));  // whole lines, side by side

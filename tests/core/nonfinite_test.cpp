@@ -1,5 +1,5 @@
-// The rule of core/ops.h for what is not finite: NaN and infinity go, forward and backward, just where the formula
-// takes them, the same in every op and block; what may not be seen has no influence, whatever it holds.
+// The rule of core/ops.h for numbers that are not finite: NaN and infinity spread, forward and backward, exactly as the
+// formula says, the same in every op and block. A masked token has no influence, whatever it holds.
 #include <cmath>
 #include <limits>
 
@@ -135,7 +135,7 @@ TEMPLATE_TEST_CASE("nonfinite: attention takes NaN and infinity to those that se
           const auto expect = [&](const std::string& got, int64_t first, int64_t end) {
             if (std::isnan(bad)) {
               CHECK(got == from(first, end));
-            } else {  // an infinite score may make a row NaN or nothing: only where it must not be felt is sure
+            } else {  // an infinite score may make a row NaN or not; only what it must not reach is certain
               for (int64_t t = 0; t < kTime; ++t)
                 if (t < first || t >= end) CHECK(got[static_cast<size_t>(t)] == '.');
             }

@@ -33,7 +33,7 @@ static_assert(requires(const Tensor& x, const Param& p) {
 });
 static_assert(!Arithmetic<Tensor, const char*> && !Arithmetic<Tensor, std::nullptr_t>);
 
-// Results are rounded once from what the numbers, rounded to T, give in T's arithmetic.
+// Expected: the numbers are rounded to T, the formula is computed in T's arithmetic, and the result is rounded once.
 template <class T>
 void check_all_forms() {
   using C = Compute<T>;

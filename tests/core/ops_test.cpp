@@ -1,4 +1,4 @@
-// What single ops owe their users beyond a right gradient: the edges where others went wrong.
+// What single ops must do besides a right gradient: edge cases that went wrong in other libraries.
 #include "core/ops.h"
 
 #include <cmath>

@@ -61,7 +61,7 @@ TEST_CASE("team: fewer threads than one are one", "[team]") {
 TEST_CASE("team: denormals are zero to every member, the caller too, so that all round alike") {
   for (const int threads : {1, 2, 3}) {
     std::vector<float> halves(static_cast<size_t>(threads), 1.0f);
-    std::thread([&] {  // one that no context has made ready
+    std::thread([&] {  // a thread that no context has prepared
       Team team(threads);
       REQUIRE(team.size() == threads);
       (void)team.run([&](int member) {

@@ -6,7 +6,8 @@
 namespace tril::test {
 namespace {
 
-// The weights themselves: attention to the rows of the identity, one head. q (1, Tq, n), k (1, n, n) -> (Tq, n).
+// The attention weights themselves: with the identity as values the output is the weights. One head.
+// q (1, Tq, n), k (1, n, n) -> (Tq, n).
 std::vector<double> weights_of(int64_t queries, int64_t n, bool causal, int32_t length) {
   Context context;
   Tape tape(context);
@@ -196,7 +197,7 @@ TEST_CASE("attention: heads are segments of the width and look apart from one an
   };
   const std::vector<double> qkv = noise<double>(batch * time * 3 * width, 1);
   CHECK(same_bits(run(permuted(qkv, 3)), permuted(run(qkv), 1)));
-  // One head of the size of all is another thing.
+  // One head as wide as all heads together gives another result.
   CHECK(difference(run(qkv), values_of<double>(attention(tape.constant<double>({batch, time, 3 * width}, qkv),
                                                          {.heads = 1, .causal = true}))) > 1e-2);
 }

@@ -215,7 +215,7 @@ TEST_CASE("decode: a stream's logits are to the bit what they are alone, whateve
     SmallGpt model(config);
     for (const DType weights : kWeights) {
       INFO(label(config) << ", " << name_of(weights));
-      const int64_t streams = config.width > 200 ? 9 : 70;  // more than go together, where that is quick
+      const int64_t streams = config.width > 200 ? 9 : 70;  // more than one pass takes (kDecodeRows), if that is quick
       Decoder together(model.gpt, 1, streams, weights), shared(model.gpt, 2, streams, weights);
       std::vector<std::unique_ptr<Decoder>> alone;
       for (int64_t i = 0; i < streams; ++i) alone.push_back(std::make_unique<Decoder>(model.gpt, 1, 1, weights));

@@ -22,7 +22,7 @@ Moments moments_of(const ParamInfo& param) {
   return moments;
 }
 
-// The numbers of x after a residual stream's last norm and of all gradients, from the layer's one-pass way or by plain
+// The output of a residual stream's last norm and all gradients, computed by LayerNorm in one pass, or by plain
 // additions and norms.
 std::vector<std::vector<double>> two_branches(bool plainly) {
   ParamStore store(DType::f64, 5);

@@ -206,7 +206,7 @@ TEST_CASE("params: a parameter that received no gradient is named unless that is
   REQUIRE_THROWS_WITH(tape.backward(loss), contains("none for unused.weight"));
   tape.reset();
   gradients.reset();
-  // What an earlier step has left is no gradient of this one.
+  // What an earlier step left in the buffer is not a gradient of this step.
   for (const ParamInfo& param : store.params()) std::fill_n(gradients.of(param).ptr<float>(), 4, 7.0f);
   CHECK_NOTHROW(tape.backward(sum(used(tape.constant<float>({1, 2}, {1.0f, 2.0f}))), {.allow_unused = true}));
   CHECK(values_of<float>(gradients.of(store.params()[0])) == std::vector<float>{1, 2, 1, 2});

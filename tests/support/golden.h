@@ -1,5 +1,5 @@
-// The files of tests/golden, which hold what PyTorch computed in float64 (make_golden.py says what is in them), and how
-// ours is held against them. Values here are owned by the test that reads them.
+// The files of tests/golden, which hold what PyTorch computed in float64 (make_golden.py says what is in them), and
+// checks of our results against them. Values here are owned by the test that reads them.
 #pragma once
 
 #include <algorithm>
@@ -29,13 +29,13 @@ class Golden {
   }
   [[nodiscard]] std::vector<int32_t> ids(const std::string& name) const { return stored<int32_t>(name); }
 
-  // A tensor on a tape that wants a gradient.
+  // A golden tensor on a tape, with a gradient.
   template <class T>
   [[nodiscard]] Tensor variable(Tape& tape, const std::string& name) const {
     const std::vector<double> wide = values(name);
     return tape.variable<T>(shape(name), std::vector<T>(wide.begin(), wide.end()));
   }
-  // One that wants none.
+  // A golden tensor on a tape, without a gradient.
   template <class T>
   [[nodiscard]] Tensor constant(Tape& tape, const std::string& name) const {
     const std::vector<double> wide = values(name);
@@ -76,8 +76,8 @@ class Golden {
   Safetensors file_;
 };
 
-// What equal means for a type: the largest difference, as a share of the tensor's largest golden value. That counts as
-// 1 where it is less, since some gradients are 0 but for rounding (of a key's bias: softmax does not see it).
+// The tolerance of a type: the largest difference allowed, relative to the tensor's largest golden value, or to 1 if
+// that is larger, since some gradients are 0 up to rounding (such as a key's bias, which does not change a softmax).
 template <class T>
 inline constexpr double kGoldenTolerance = std::is_same_v<T, double> ? 1e-10 : 1e-5;
 
@@ -93,7 +93,7 @@ template <class T>
   return difference / largest;
 }
 
-// Demands that a tensor equals the golden one of that name, in shape and numbers.
+// Checks that a tensor equals the golden one of that name, in shape and values.
 template <class T>
 void check_golden(const Golden& golden, const std::string& name, const Tensor& ours) {
   INFO(name);

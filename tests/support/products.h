@@ -12,7 +12,7 @@
 
 namespace tril::test {
 
-// How far beyond its end each matrix's row goes on in memory.
+// How many elements lie between the rows of each matrix in memory.
 struct Gaps {
   int64_t a = 0, b = 0, c = 0;
 };
@@ -50,8 +50,8 @@ struct Operands {
   }
 };
 
-// Expects the product in c, and what lies between the rows untouched. Errors may grow with the sum's terms; and, where
-// the result is stored in fewer bits, with the result.
+// Requires the product in c, and that the elements between rows are untouched. Errors may grow with the terms of the
+// sum and, if the result is stored in fewer bits, with the result.
 template <class T>
 void require_product(const Product& s, const Operands<T>& before, const std::vector<T>& c, double rounding,
                      double storing = 0.0) {

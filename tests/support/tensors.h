@@ -14,7 +14,7 @@ template <class T>
   return {x.ptr<T>(), x.ptr<T>() + x.count()};
 }
 
-// Standard normal numbers, others for each seed.
+// Standard normal numbers, different for each seed.
 template <class T>
 [[nodiscard]] std::vector<T> noise(int64_t count, uint64_t seed) {
   std::vector<T> out(static_cast<size_t>(count));
@@ -31,7 +31,7 @@ template <class T>
   return out;
 }
 
-// Bit for bit, so that -0 is not 0 and NaN is itself.
+// Compares bit for bit: -0 differs from 0, and NaN equals itself.
 template <class T>
 [[nodiscard]] bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;

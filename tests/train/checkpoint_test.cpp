@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a slip would show: accumulation, dropout, and betas that are not the defaults.
+// A configuration in which a mistake would show: accumulation, dropout, and betas that are not the defaults.
 TrainConfig demanding_config() {
   TrainConfig config = tiny_config();
   config.dropout = 0.2;
@@ -62,7 +62,7 @@ void check_equal(const Tiny& a, const Tiny& b) {
   }
 }
 
-// The mean loss of the run's samples from this number on, as the model is now.
+// The mean loss of the model as it is now over `count` of the run's samples, from number `first` on.
 double loss_of_samples(Tiny& tiny, int64_t first, int64_t count) {
   const TrainConfig& config = tiny.model.training;
   std::vector<int32_t> inputs(static_cast<size_t>(count * config.context)), targets(inputs.size());
@@ -209,7 +209,7 @@ TEST_CASE("checkpoint: whatever moment the process dies at, the folder holds one
   save(new_folder.path(), tiny);
   REQUIRE(new_folder.names() == std::set<std::string>{"last.safetensors", "optimizer-4.safetensors"});
 
-  // The states a save goes through: a file grows under another name, appears, the next one, and the old one goes.
+  // The stages of a save: each of the two files grows under a temporary name and then appears; then the old state goes.
   struct Moment {
     std::vector<std::string> from_old, from_new;
     int64_t step;

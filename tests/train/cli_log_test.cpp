@@ -1,4 +1,4 @@
-// What a run's log tells after the run was stopped, killed or starved of disk.
+// What a run's log tells after the run was stopped, killed or out of disk space.
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -26,12 +26,13 @@ TEST_CASE("tril train: a process that is killed while it saves leaves no line of
   const TinyShell shell;
   REQUIRE(shell.train("--steps 15 --eval-every 5 --threads 1 --quiet --out killed").code == 0);
   REQUIRE(shell.run("cp -r killed straight; tril train --resume straight --steps 20 --quiet").code == 0);
-  // As such a process leaves it: the log already tells of step 20, the states are those of 15 and 20.
+  // The folder as a process killed while it saved leaves it: the log already tells of step 20, the states are of 15
+  // and 20.
   REQUIRE(shell.run("cp straight/log.jsonl straight/optimizer-20.safetensors killed").code == 0);
   CHECK(shell.run("tril train --resume killed --steps 20 --quiet").code == 0);
   CHECK((shell.evaluations("killed") == shell.evaluations("straight")));
   CHECK(shell.states("killed") == "1\n");
-  // And one that was killed after the commit: nothing is left to do but to tidy up.
+  // And as one leaves it that was killed after the commit: only the old state has to be removed.
   REQUIRE(shell.run("touch killed/optimizer-15.safetensors; tril train --resume killed --quiet").code == 0);
   CHECK(shell.states("killed") == "1\n");
   CHECK((shell.evaluations("killed") == shell.evaluations("straight")));

@@ -1,4 +1,4 @@
-// Runs that are stopped, killed, starved of disk or led astray, and go on.
+// Runs that are stopped, killed, out of disk space or given a wrong folder or text, and how they go on.
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
@@ -264,7 +264,7 @@ TEST_CASE("tril train: a best model that cannot be read is made again from the n
     CHECK(shell.read(run + "/model.safetensors.unreadable").size() == 100);
     CHECK(shell.run("tril sample " + run + " --length 5").code == 0);
   }
-  // Whatever stands in its place, and again, is kept.
+  // Whatever is in its place is kept, also the second time.
   REQUIRE(shell.run("rm r4/model.safetensors && mkdir r4/model.safetensors").code == 0);
   const Outcome blocked = shell.run("tril train --resume r4 --steps 5");
   CHECK(blocked.code == 0);
@@ -276,7 +276,7 @@ TEST_CASE("tril train: a best model that cannot be read is made again from the n
   CHECK(shell.run("rmdir r4/model.safetensors.unreadable-2").code == 0);
 }
 
-// oneDNN turns the stack pointer elsewhere in its products: a handler's frame would overwrite the heap.
+// oneDNN points the stack pointer elsewhere in its products: a signal handler's frame would overwrite the heap.
 TEST_CASE("tril train: no signal can interrupt a thread that computes") {
   const TinyShell shell;
   const Outcome masks = shell.run(kStartAndAwait + "start book.txt --steps 4000000 --threads 2 --out r" + kDemanding +
@@ -340,7 +340,7 @@ TEST_CASE("tril train: what stands in a file's place costs a warning, and a remo
   CHECK(shell.step("b/model.safetensors") > 0);
   CHECK_THAT(shell.read("b/log.jsonl"), contains("\"reason\":\"done\""));
   CHECK(shell.read("b/config.json") == shell.read("a/config.json"));
-  // Moved, it is made anew too, and nobody else gets in.
+  // If the folder is moved, it is made again, too, and no other process can use it.
   const Outcome moved = shell.run(kStartAndAwait + "start book.txt " + flags +
                                   "c\nawait '\"step\":10,' c/log.jsonl; mv c d\nawait '\"step\":2000,' c/log.jsonl\n"
                                   "tril train --resume c; wait $pid");
@@ -439,7 +439,7 @@ TEST_CASE("tril train: a full disk costs no checkpoint, and the exit code tells"
                            contains("error: r: expected the run's last save to work"));
   CHECK((shell.read("r/last.safetensors") == before));
   CHECK(shell.run("tril train --resume r --steps 6").code == 0);
-  // A state whose model did not fit is not left behind, where it would take the room of the next.
+  // A state whose model did not fit is removed, as it would take the space that the next save needs.
   const Outcome late = shell.run(kStartAndAwait + "start --resume r --steps 6000 --eval-every 2000\n" +
                                  "await '\"step\":10,' r/log.jsonl; rm r/last.safetensors; "
                                  "mkdir r/last.safetensors; wait $pid; ls r | grep optimizer");

@@ -1,4 +1,4 @@
-// What tril train says of a run: nothing that does not happen.
+// What tril train announces about a run: nothing that does not happen.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -9,7 +9,7 @@
 namespace tril::test {
 namespace {
 
-// Refused with one line, however much would have been said had it begun.
+// The run was refused with one line, and nothing was announced before.
 void check_silent(const Outcome& outcome, const std::string& why) {
   INFO(outcome.err);
   CHECK(outcome.code != 0);

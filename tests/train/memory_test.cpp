@@ -62,7 +62,7 @@ TEST_CASE("memory: operations are counted of every product, and of attention ove
   CHECK(counted() == Approx(expected(9 * 10 / 2, 0)));
   config.window = 4;
   CHECK(counted() == Approx(expected(1 + 2 + 3 + 6 * 4, 0)));
-  config.recompute = true;  // what is made again is no work towards the result
+  config.recompute = true;  // recomputed ops do not count as work
   CHECK(counted() == Approx(expected(1 + 2 + 3 + 6 * 4, 0)));
   config.window = 0, config.kv_heads = 1;
   CHECK(counted() == Approx(expected(9 * 10 / 2, 3 * 16 * 16)));

@@ -51,7 +51,7 @@ bool train_in(const std::string& path, const Change& change, const std::function
   return run.train();
 }
 
-// What the model in a file loses by the rule of `config`.
+// The validation loss of the model in a file, by the rule of `config`.
 double measured(const std::string& path, const TrainConfig& config) {
   const Model model = load_model(path);
   const Dataset data(text_of(tiny_text()), model.tokenizer, config.val_fraction, config.context);
@@ -99,7 +99,7 @@ TEST_CASE("tril train: a best model that was measured on an easy part does not s
   const auto evaluations = events(shell.read("r/log.jsonl").substr(before.size()), "eval");
   double least = std::numeric_limits<double>::infinity();
   for (const auto& each : evaluations) least = std::min(least, each.at("loss").get<double>());
-  REQUIRE(least > easy_loss);  // else nothing would stand in the way
+  REQUIRE(least > easy_loss);  // so the old, easy loss is the lowest, and would keep every later model from being saved
   const auto kept = nlohmann::json::parse(shell.run("tril info r/model.safetensors --json").out);
   CHECK(kept.at("step") > 40);
   CHECK(kept.at("loss") == least);

@@ -287,7 +287,7 @@ TEST_CASE("tril sample: output that cannot be written is a failure, a reader tha
 TEST_CASE("tril sample: a signal ends it soon, what was written stays") {
   const ModelShell shell;
   for (const auto& [signal, code] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
-    // Shells make the processes they start in the background deaf to SIGINT; env gives them their ears back.
+    // Shells let processes in the background ignore SIGINT; env restores the default.
     const Outcome stopped = shell.run(
         "rm -f text; env --default-signal=INT \"$TRIL\" sample model.safetensors --prompt abc --length 1000000000 "
         ">text & pid=$!\n"

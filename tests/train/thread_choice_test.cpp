@@ -11,13 +11,13 @@ namespace {
 
 using StepTime = std::function<double(int threads)>;
 
-// A machine in a time of its own: its processors, others who want some of them, and a run whose step n threads share,
-// each of which costs something.
+// A simulated machine with its own clock: its processors, other processes that want some of them, and a run whose step
+// is shared by n threads, each of which costs something.
 struct Machine {
   int processors = 2;
   double work = 0.04, cost = 0;  // seconds a step, and a thread of it
-  double others = 0;             // processors that they want
-  double damage = 1.7;           // how much slower a team is that lacks a processor, beside having less of them
+  double others = 0;             // how many processors other processes want
+  double damage = 1.7;  // how many times slower a team is if it lacks a processor, besides having fewer of them
   double noise = 0, phases = 0;  // of each step, and of the host for some seconds; up to 1
   bool shows_waits = true, shows_idle = true;
 
@@ -127,7 +127,7 @@ TEST_CASE("thread choice: follows a load that comes and goes within two seconds,
     for (const double step : {0.005, 0.02, 0.1, 5.0})
       for (const double others : {0.5, 1.0, 2.0})
         for (const double noise : {0.0, 0.15}) {
-          // Of a few processors, or of that part of many.
+          // So many of a few processors, or half of many.
           const double busy = processors == 64 && others == 2.0 ? 32 : others;
           Simulation here(
               {.processors = processors, .work = step * processors, .cost = step / processors / 50, .noise = noise});
@@ -177,7 +177,7 @@ TEST_CASE("thread choice: trials cost a run three hundredths at most, on any mac
                            .shows_idle = shows});
           INFO(processors << " processors, steps of " << step << " s, " << others << " busy, load known " << shows);
           (void)here.run(60 + 150 * step);
-          // The number it rests at may be a little worse than the best; this is about what it does beside resting.
+          // The number that it settles on may be a little worse than the best; this measures what trials cost besides.
           const double rests = here.machine.step(here.choice.chosen()) / here.machine.best();
           CHECK(here.run(200 + 200 * step) <= 1.03 * rests);
           CHECK(rests <= 1.1);

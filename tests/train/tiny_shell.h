@@ -10,15 +10,15 @@
 
 namespace tril::test {
 
-// Where a slip would show: accumulation, dropout, and evaluations in between.
+// Flags with which a mistake would show: accumulation, dropout, and evaluations in between.
 inline const std::string kDemanding =
     " --layers 1 --heads 2 --width 8 --context 8 --batch 2 --accumulate 2 --dropout 0.2 --beta2 0.95 --warmup 2 "
     "--lr 1e-2 --sample-length 5 ";
 
 inline const std::string kPlain = " --layers 1 --heads 2 --width 8 --context 8 --batch 4 --warmup 2 --lr 1e-2 ";
 
-// `start` trains in the background, `await TEXT FILE` waits for a text to be in a file. Shells make what they start in
-// the background deaf to SIGINT; env gives it its ears back.
+// `start` trains in the background, `await TEXT FILE` waits until a text is in a file. Shells let processes in the
+// background ignore SIGINT; env restores the default.
 inline const std::string kStartAndAwait =
     "start() { env --default-signal=INT \"$TRIL\" train \"$@\" & pid=$!; }\n"
     "await() { for i in $(seq 3000); do grep -q \"$1\" \"$2\" 2>/dev/null && return; sleep 0.01; done; }\n";

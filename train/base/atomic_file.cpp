@@ -62,7 +62,7 @@ pid_t owner_of(std::string_view name) {
   return ours ? owner : 0;
 }
 
-// What limits the writer, where that is what went wrong.
+// What limited the writer, if a limit was the error: the limit on one file, or the space on the disk.
 std::string room(int error, const std::string& folder) {
   rlimit limit{};
   if (error == EFBIG && ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
@@ -75,14 +75,14 @@ std::string room(int error, const std::string& folder) {
   return {};
 }
 
-// Some file systems know no fsync for what they were asked; that is not a failure to write.
+// Some file systems have no fsync for a folder or file; that is not a failure to write.
 bool sync(int fd) {
   int result;
   do { result = ::fsync(fd); } while (result != 0 && errno == EINTR);
   return result == 0 || errno == EINVAL || errno == ENOTSUP;
 }
 
-// 0, or the error.
+// Returns 0, or the error number.
 int sync_folder_quietly(const std::string& folder) {
   const Descriptor handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return handle.get() >= 0 && sync(handle.get()) ? 0 : errno;
@@ -95,7 +95,7 @@ AtomicFile::AtomicFile(std::string path, int64_t bytes_needed)
   TRIL_CHECK(!path_.empty() && path_.find('\0') == std::string::npos, printable(path_), "a path", "none");
   struct stat before {};
   const bool exists = ::stat(path_.c_str(), &before) == 0;
-  // A rename would put a file in the place of a device or a pipe.
+  // A rename would replace a device or a pipe by a file.
   TRIL_CHECK(!exists || S_ISREG(before.st_mode), printable(path_), "a place for a regular file",
              S_ISDIR(before.st_mode) ? "a folder" : "a pipe, socket or device");
   for (int attempt = 0; file_.get() < 0; ++attempt) {
@@ -104,7 +104,7 @@ AtomicFile::AtomicFile(std::string path, int64_t bytes_needed)
     if (file_.get() >= 0) temporary_ = temporary;
     if (file_.get() < 0 && (errno != EEXIST || attempt == 100)) fail_with("make a file in its folder", errno);
   }
-  // A private file stays private. Where that cannot be had, the write must not fail for it.
+  // A private file stays private. If the mode cannot be set, the write goes on all the same.
   if (exists) static_cast<void>(::fchmod(file_.get(), before.st_mode & 0777));
 }
 
@@ -172,7 +172,7 @@ int64_t remove_stale_temporaries(const std::string& folder) {
     const pid_t owner = owner_of(entry->d_name);
     if (owner != 0 && ::kill(owner, 0) != 0 && errno == ESRCH) stale.push_back(folder + "/" + entry->d_name);
   }
-  // unlink never removes a folder that bears such a name.
+  // unlink does not remove folders, should one have such a name.
   return std::count_if(stale.begin(), stale.end(), [](const auto& path) { return ::unlink(path.c_str()) == 0; });
 }
 

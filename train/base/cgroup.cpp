@@ -18,7 +18,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// "max" and -1 are no limits.
+// None for "max" and -1, which mean no limit.
 std::optional<double> number(std::string_view text) {
   double value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -31,7 +31,7 @@ std::optional<double> share(std::string_view quota, std::string_view period) {
   return time && of ? std::optional(*time / *of) : std::nullopt;
 }
 
-// A limit as the two versions write it, in a group's folder.
+// How to read one limit from a group's folder, in both versions of cgroup.
 struct Limit {
   std::string_view controller;
   std::optional<double> (*v2)(const std::string& folder);
@@ -51,7 +51,7 @@ constexpr Limit kMemory{
     "memory", [](const std::string& folder) { return number(first_line(folder + "/memory.max")); },
     [](const std::string& folder) { return number(first_line(folder + "/memory.limit_in_bytes")); }};
 
-// Of the group at `path` below `mount` and of all above it.
+// Lowers `least` to the limits of the group at `path` below `mount` and of all groups above it.
 void tighten(std::optional<double>& least, const std::string& mount, std::string path,
              std::optional<double> (*limit)(const std::string&)) {
   for (;;) {
@@ -61,7 +61,7 @@ void tighten(std::optional<double>& least, const std::string& mount, std::string
   }
 }
 
-// Whether a comma-separated list has `name`.
+// Whether a comma-separated list contains `name`.
 bool lists(std::string_view list, std::string_view name) {
   while (!list.empty()) {
     const size_t comma = std::min(list.find(','), list.size());

@@ -1,7 +1,5 @@
-// The room train/base: what training needs of the system and of users: files, threads, signals, numbers, the log.
-
-// What this process's control group may use: of cgroup v2 and v1, below `root`; the least of the group and of those
-// above it. Nothing where there is no limit. Any thread may call.
+// The limits of this process's control group (cgroup v2 and v1): the lowest of the group and of those above it. None if
+// there is no limit. `root` stands before /proc and /sys. Any thread may call.
 #pragma once
 
 #include <cstdint>

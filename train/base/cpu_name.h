@@ -6,7 +6,7 @@
 
 namespace tril {
 
-// From what Linux writes to /proc/cpuinfo, which has other names for it on every kind of processor.
+// Reads it from the text of /proc/cpuinfo, where each kind of processor has it under another key.
 [[nodiscard]] std::string cpu_name(std::istream& cpuinfo);
 [[nodiscard]] std::string cpu_name();
 

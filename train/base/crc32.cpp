@@ -5,7 +5,7 @@
 namespace tril {
 namespace {
 
-// kTables[k][b] is byte b's effect when k more bytes follow, so that eight bytes are taken with eight look-ups.
+// kTables[k][b] is the effect of byte b when k more bytes follow, so that eight look-ups take eight bytes.
 constexpr auto kTables = [] {
   std::array<std::array<uint32_t, 256>, 8> tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {

@@ -1,4 +1,4 @@
-// CRC-32 as in zlib, PNG and Ethernet (reflected polynomial 0xEDB88320): finds damage, is no defence against intent.
+// CRC-32 as in zlib, PNG and Ethernet (reflected polynomial 0xEDB88320). It finds damage, not deliberate changes.
 // A Crc32 is a plain value; one thread at a time.
 #pragma once
 

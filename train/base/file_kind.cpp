@@ -28,7 +28,7 @@ constexpr std::array kSignatures = {
     Signature{"TFL3"sv, {FileKind::kOtherModel, "a TensorFlow Lite model"}, 4},
     Signature{"\x89HDF\r\n\x1a\n"sv, {FileKind::kOtherModel, "an HDF5 file"}},
     Signature{"\x93NUMPY"sv, {FileKind::kOther, "a NumPy array"}},
-    // What torch.save wrote before it wrote ZIP: a pickle of this number.
+    // torch.save before it wrote ZIP: a pickle of this magic number.
     Signature{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv, kPyTorch},
     Signature{"\x80\x02"sv, {FileKind::kOther, "a Python pickle"}},
     Signature{"\x80\x03"sv, {FileKind::kOther, "a Python pickle"}},
@@ -56,7 +56,7 @@ constexpr std::array kSignatures = {
     Signature{"\xfe\xff"sv, {FileKind::kText, "a text in UTF-16"}},
 };
 
-// A header's length, and the brace or white space that it begins with.
+// A safetensors file begins with its header's length; the header begins with a brace or white space.
 bool is_safetensors(std::string_view beginning) {
   constexpr uint64_t kMostHeader = 100'000'000;
   uint64_t length = 0;
@@ -65,7 +65,7 @@ bool is_safetensors(std::string_view beginning) {
   return length > 0 && length <= kMostHeader && " \t\r\n{"sv.find(beginning[sizeof length]) != std::string_view::npos;
 }
 
-// What torch.save and NumPy write is ZIP; the name of the first entry, behind 30 bytes, tells.
+// torch.save and NumPy write ZIP files; the name of the first entry, after 30 bytes, tells which it is.
 KnownFile zip_kind(std::string_view beginning) {
   constexpr size_t kName = 30, kLongest = 300;
   const std::string_view name = beginning.substr(std::min(kName, beginning.size()), kLongest);

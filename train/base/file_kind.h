@@ -1,5 +1,5 @@
-// What a file is by how it begins, for messages to those who gave another than was asked for. Pure functions but for
-// read_kind; any thread may call.
+// Recognises a file's kind by its first bytes, for messages to users who gave the wrong kind of file. Any thread may
+// call.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct KnownFile {
   std::string_view what;  // with its article: "a PNG image"
 };
 
-// From this many bytes at a file's start, or all of a shorter one.
+// How many bytes at a file's start tell its kind, or all of a shorter file.
 inline constexpr int64_t kTellingBytes = 4096;
 [[nodiscard]] KnownFile kind_of(std::string_view beginning);
 [[nodiscard]] KnownFile read_kind(const std::string& path);
 
-// Throws where the bytes are, by their beginning, of a kind that is no text, or are not UTF-8.
+// Throws if the bytes begin like a kind of file that is not text, or if they are not UTF-8.
 void check_text(std::string_view bytes, std::string_view where);
 
-// The whole file, which is to hold JSON and thus text; `wanted` says what it should be.
+// Reads a whole file that should hold JSON. Throws, naming `wanted`, if it is not text, and above `limit` bytes.
 [[nodiscard]] std::string read_json_file(const std::string& path, int64_t limit, std::string_view wanted);
 
 }  // namespace tril

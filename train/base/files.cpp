@@ -19,7 +19,7 @@
 namespace tril {
 namespace {
 
-// The largest piece one read call is asked for; the system caps it at about 2 GiB anyway.
+// The most that one read call is asked for; the system caps it at about 2 GiB anyway.
 constexpr int64_t kMaxPiece = int64_t{1} << 30;
 
 std::string reason(int error) { return std::generic_category().message(error); }
@@ -31,12 +31,12 @@ std::string_view kind(mode_t mode) {
   return "a device";
 }
 
-// Up to `count` bytes, once; 0 at the end.
+// Reads up to `count` bytes with one call; returns 0 at the end.
 int64_t read_some(int fd, void* out, int64_t count, const std::string& where) {
   for (;;) {
     const ssize_t got = ::read(fd, out, static_cast<size_t>(std::min(count, kMaxPiece)));
     if (got >= 0) return got;
-    if (errno == EAGAIN) {  // standard input that does not block
+    if (errno == EAGAIN) {  // standard input may be non-blocking
       pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
@@ -112,8 +112,8 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
     TRIL_CHECK(S_ISREG(status.st_mode), where, "a regular file", kind(status.st_mode),
                S_ISFIFO(status.st_mode) ? "read a pipe as standard input" : "");
   };
-  // Looked at before it is opened, since opening a pipe waits and opening a device may act; and again afterwards,
-  // since the name may have changed hands in between.
+  // Check the kind before opening, since opening a pipe waits and opening a device may act; and again afterwards, since
+  // another file may have taken the name in between.
   struct stat status {};
   TRIL_CHECK(::stat(path_.c_str(), &status) == 0, where, "a file",
              errno == ENOENT ? "none of that name" : reason(errno));

@@ -1,4 +1,6 @@
-// Files, the POSIX way: whole and checked, or an error that names the path and the system's reason.
+// The room train/base: what training needs of the system and of users: files, threads, signals, numbers, the log.
+
+// Files by POSIX calls: each is read or written whole, or an error names the path and the system's reason.
 // Objects here own what they open; any thread may use them, one at a time.
 #pragma once
 
@@ -27,10 +29,10 @@ class Descriptor {
   int fd_;
 };
 
-// Whether an open file is still the one of this name. While it is open, no other can have its number.
+// Whether the file at `path` is still this open one. As long as it is open, no other file can get its inode number.
 [[nodiscard]] bool is_file_at(const Descriptor& file, const std::string& path);
 
-// The machine's memory in bytes: what no file may be larger than that is to be held whole.
+// The machine's memory in bytes, or the control group's limit. A larger file cannot be read whole.
 [[nodiscard]] int64_t usable_memory();
 
 // A regular file, read from front to back. Directories, pipes and devices are refused without being opened.
@@ -38,11 +40,11 @@ class InputFile {
  public:
   explicit InputFile(std::string path);
   [[nodiscard]] const std::string& path() const { return path_; }
-  // As it was when the file was opened.
+  // Its size when it was opened.
   [[nodiscard]] int64_t size() const { return size_; }
-  // Exactly `count` bytes; a file that ends before was cut short meanwhile, which is an error.
+  // Reads exactly `count` bytes. Throws if the file ends before: it was cut short meanwhile.
   void read(void* out, int64_t count);
-  // All that is left, appended to `out`. A file that grew meanwhile is read to its end, up to `limit` bytes in all.
+  // Appends all that is left to `out`. A file that grew meanwhile is read to its end, up to `limit` bytes in all.
   void read_rest(std::string& out, int64_t limit);
 
  private:
@@ -53,14 +55,13 @@ class InputFile {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-// The whole file. Above `limit` bytes, or the machine's memory, it is refused before anything is allocated.
+// Reads the whole file. Throws, before anything is allocated, if it has more than `limit` bytes or than the memory.
 [[nodiscard]] std::string read_file(const std::string& path, int64_t limit = kNoLimit);
 // Standard input up to its end.
 [[nodiscard]] std::string read_standard_input(int64_t limit = kNoLimit);
 
-// A write that failed. The two cases differ in what the user has now:
-// not committed, nothing changed and what was there before is intact; committed, the new file is in place, but the
-// system could not promise that it survives a power failure.
+// A write that failed. Not committed: nothing has changed, and what was there before is intact. Committed: the new file
+// is in place, but the system could not promise that it survives a power failure.
 class WriteError : public Error {
  public:
   WriteError(const std::string& text, bool committed) : Error(text), committed_(committed) {}
@@ -70,12 +71,13 @@ class WriteError : public Error {
   bool committed_;
 };
 
-// A file that appears whole or not at all: written under a temporary name beside its place, synced, renamed, and the
-// folder synced. Until commit() is called, what was at `path` before is untouched; a WriteError of it says what is true
-// afterwards; without commit() the temporary goes. A symbolic link at `path` is replaced, not followed.
+// A file that appears whole or not at all. It is written under a temporary name in the same folder; commit() syncs it,
+// renames it to `path` and syncs the folder. Until then what was at `path` is untouched. If commit() throws WriteError,
+// committed() says which file is there. Without commit() the temporary file is removed. A symbolic link at `path` is
+// replaced, not followed.
 class AtomicFile {
  public:
-  // `bytes_needed`, where known, is told to the user when space runs out.
+  // `bytes_needed`, if not 0, is told to the user when space runs out.
   explicit AtomicFile(std::string path, int64_t bytes_needed = 0);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -103,21 +105,22 @@ void write_file_atomically(const std::string& path, std::string_view contents);
 // Makes the names in a folder durable: needed after a rename that AtomicFile did not make.
 void sync_folder(const std::string& folder);
 
-// Removes what AtomicFile left in `folder` when its process was killed: only names of its pattern whose process no
-// longer lives. Call it with the folder locked, as another machine's processes cannot be seen. Returns how many went.
+// Removes the temporary files that an AtomicFile left in `folder` because its process was killed: only those whose name
+// holds the number of a process that no longer lives. Call it with the folder locked, as another machine's processes
+// cannot be seen. Returns how many files were removed.
 int64_t remove_stale_temporaries(const std::string& folder);
 
-// Throws unless a file can be made in `folder`, by making and removing one.
+// Throws unless a file can be made in `folder`. It tries by making one and removing it.
 void check_writable(const std::string& folder);
 
-// Holds `folder`/.lock, so that two processes cannot train in one folder. The system lets go when the process ends,
-// however it ends; the empty file stays.
+// Locks the file `folder`/.lock, so that two processes cannot train in one folder. The system unlocks it when the
+// process ends, however it ends; the empty file stays.
 class DirectoryLock {
  public:
   explicit DirectoryLock(const std::string& folder);
-  // False where the file system knows no locks; the user should hear of it once.
+  // False if the file system has no locks; tell the user once.
   [[nodiscard]] bool held() const { return held_; }
-  // Whether the file that is held is still the one at its path.
+  // Whether the locked file is still the one at its path.
   [[nodiscard]] bool in_place() const { return is_file_at(file_, path_); }
 
  private:
@@ -126,8 +129,8 @@ class DirectoryLock {
   bool held_ = false;
 };
 
-// Where the caller closed standard input, output or error, puts something there that fails when used: otherwise the
-// next file opened would take that number, and what is printed would land in it. For the start of main.
+// If standard input, output or error is closed, opens something there that fails when used. Otherwise the next file
+// opened would get that number, and what is printed would land in it. For the start of main.
 void occupy_standard_descriptors();
 
 }  // namespace tril

@@ -13,8 +13,8 @@ constexpr int64_t kMaxInteger = int64_t{1} << 53;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Appends the character at text[at], as an escape where it breaks lines or steers terminals though JSON lets it stand;
-// returns how many bytes of the text it has taken, of any other character the first.
+// Appends what begins at text[at] and returns how many bytes it took: a whole character as an escape if it breaks lines
+// or steers a terminal although JSON allows it, else one byte as it is.
 size_t append_unbroken(std::string& out, std::string_view text, size_t at) {
   constexpr char kDigits[] = "0123456789abcdef";
   const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
@@ -131,12 +131,13 @@ void JsonReader::expect(char c) {
 }
 
 void JsonReader::refuse(std::string_view expected) const {
-  // Only a glimpse: what stands there may be megabytes long, or cut inside a character.
+  // Shows only a little: what is there may be megabytes long, or end inside a character.
   fail(where_, cat(expected, " at byte ", at_),
        at_ < text_.size() ? cat("'", printable(text_.substr(at_, 96), 24), "'") : "the end of the text");
 }
 
-// Outside of strings JSON is ASCII without controls, so wherever such a character stands, an escape may.
+// Outside of strings JSON is ASCII without controls, so such characters are always inside strings, where escapes may
+// be.
 std::string json_text(const nlohmann::ordered_json& value, int indent) {
   const std::string json = value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   std::string out;

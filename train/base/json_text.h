@@ -1,8 +1,8 @@
-// The JSON inside tril's own files, read strictly: objects, arrays, strings and unsigned integers, nothing else.
-// The caller asks for what its format has next, so a file can neither nest deeper nor hold more than that, no tree is
-// built, and nothing is allocated but the strings asked for. (A general parser accepts a byte order mark, ends at a
-// NUL and quotes megabytes in its errors; for configuration that people write it is the right tool, here it is not.)
-// A JsonReader is used by the thread that made it and views the text it was given.
+// A strict reader for the JSON inside tril's own files: objects, arrays, strings and unsigned integers, nothing else.
+// The caller asks for what its format has next. So a file can neither nest deeper nor hold more than that, no tree is
+// built, and only the strings asked for are allocated. (A general parser accepts a byte order mark, ends at a NUL and
+// quotes megabytes in its errors. It is right for configuration that people write, but not here.) A JsonReader is used
+// by the thread that made it, and the text must outlive it.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace tril {
 
 class JsonReader {
  public:
-  // Refuses text that is not UTF-8. `where` begins every error.
+  // Throws if the text is not UTF-8. `where` begins every error.
   JsonReader(std::string_view text, std::string where);
 
-  // member(key) must read the value. Repeated keys are the caller's to refuse.
+  // member(key) must read the value. The caller must refuse repeated keys.
   template <class Member>
   void object(Member&& member) {
     expect('{');
@@ -59,9 +59,9 @@ class JsonReader {
   size_t at_ = 0;
 };
 
-// How all JSON is written: on one line, or with `indent` blanks a level; no new line at the end. What is not UTF-8
-// becomes U+FFFD. Escaped are, besides what JSON demands, what breaks lines or steers terminals where JSON is read line
-// by line: DEL, the C1 controls (U+0085 among them), U+2028 and U+2029.
+// Writes JSON as all of tril does: on one line, or with `indent` spaces a level, without a line feed at the end. Bytes
+// that are not UTF-8 become U+FFFD. Besides what JSON demands, characters that would break lines or steer a terminal
+// are escaped: DEL, the C1 controls (with U+0085), U+2028 and U+2029.
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
 
 }  // namespace tril

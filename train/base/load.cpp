@@ -18,8 +18,8 @@
 namespace tril {
 namespace {
 
-// Seconds that a thread has waited for a processor: the second number of its schedstat. All are 0 where the kernel does
-// not count.
+// Seconds that a thread has waited for a processor: the second number of its schedstat. All numbers are 0 if the kernel
+// does not count.
 std::optional<double> wait_of(const std::string& path) {
   std::ifstream file(path);
   double ran = 0, waited = 0;
@@ -64,7 +64,8 @@ MachineLoad LoadMeter::look(double now) {
   return load;
 }
 
-// Where the kernel does not tell, from how often a thread lost its processor: for about as long as others may keep it.
+// If the kernel does not count waits, they are estimated from how often a thread lost its processor: each time for
+// about a time slice.
 std::optional<double> LoadMeter::waited() {
   constexpr double kSlice = 0.003;  // seconds
   std::map<std::string, double> waits;
@@ -72,7 +73,7 @@ std::optional<double> LoadMeter::waited() {
   std::error_code error;
   for (std::filesystem::directory_iterator task(root_ + "/proc/self/task", error), end; !error && task != end;
        task.increment(error)) {
-    const auto wait = wait_of(task->path().native() + "/schedstat");  // none of one that has just ended
+    const auto wait = wait_of(task->path().native() + "/schedstat");  // none if the thread has just ended
     if (!wait) continue;
     const auto before = waits_.find(task->path().native());
     if (before != waits_.end()) sum += std::max(0.0, *wait - before->second);
@@ -86,7 +87,7 @@ std::optional<double> LoadMeter::waited() {
   return before ? std::optional(kSlice * (switches - *before)) : std::nullopt;
 }
 
-// Seconds that the processors have been idle, all together: "cpu3 user nice system idle iowait …".
+// Seconds that the processors have been idle, added up. A line is "cpu3 user nice system idle iowait …".
 std::optional<double> LoadMeter::idled() const {
   if (quota_ || processors_.empty()) return std::nullopt;
   std::ifstream file(root_ + "/proc/stat");

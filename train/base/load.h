@@ -1,5 +1,5 @@
-// What else runs on this machine, as far as this process notices: whether its threads wait for a processor, and whether
-// processors are idle. Both cost nothing to know, where timing steps with another number of threads costs steps.
+// How busy this machine is, as far as this process can see: whether its threads wait for a processor, and whether
+// processors are idle. Both cost almost nothing to know, while timing steps with another number of threads costs steps.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@
 namespace tril {
 
 struct MachineLoad {
-  double seconds = 0;             // that the others are averages over
-  std::optional<double> waiting;  // threads of this process that could have run, but had no processor
-  std::optional<double> idle;     // processors that this process may use, and nobody did
+  double seconds = 0;             // the time that the others are averages over
+  std::optional<double> waiting;  // how many threads of this process could have run, but had no processor
+  std::optional<double> idle;     // how many processors this process may use, but nobody did
 };
 
 // Looks at /proc below `root`. For one thread.
@@ -22,9 +22,8 @@ class LoadMeter {
   // `processors`: those this process may run on, by number.
   explicit LoadMeter(std::string root = "", std::vector<int> processors = allowed_processors());
 
-  // Of the time since the last look; `now` in seconds, on any clock. Nothing but `seconds` at the first, and what
-  // cannot be known here is left out: idle processors where a control group's quota keeps this process from some of
-  // them.
+  // The load since the last look; `now` is in seconds, on any clock. The first look knows nothing yet. Later ones leave
+  // out what cannot be known here: for example, a control group's quota may keep this process from idle processors.
   [[nodiscard]] MachineLoad look(double now);
 
   [[nodiscard]] static std::vector<int> allowed_processors();

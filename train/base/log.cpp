@@ -15,7 +15,7 @@
 namespace tril {
 namespace {
 
-// Notes stand for themselves; what is more than a note says so.
+// Notes have no prefix; warnings and errors have theirs.
 class LevelPrefix : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
@@ -29,10 +29,10 @@ class LevelPrefix : public spdlog::custom_flag_formatter {
   }
 };
 
-// What cannot be written is lost: there is nowhere to say so.
+// If this cannot be written, it is lost: there is nowhere to report it.
 void say(std::string_view text) { static_cast<void>(write_all(STDERR_FILENO, text)); }
 
-// spdlog's own goes through stdio, which loses what a descriptor that does not block refuses at first.
+// spdlog's own sink uses stdio, which loses text when a non-blocking descriptor refuses it at first.
 class ErrorStream : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;

@@ -24,7 +24,7 @@ class Log {
   void warn(std::string_view line);   // "warning: …"
   void error(std::string_view line);  // "error: …"
 
-  // The live line, in place of the one before; nothing where standard error is no terminal.
+  // Shows the live line in place of the one before. Does nothing if standard error is no terminal.
   void live(std::string_view line);
   void clear_live();
   [[nodiscard]] bool is_live() const { return live_; }

@@ -1,4 +1,4 @@
-// Names of the files in a run's folder (train/run/run_folder.h), by which any room recognises one.
+// Names of the files in a run's folder (train/run/run_folder.h), by which any room recognises such a folder.
 #pragma once
 
 #include <filesystem>

@@ -28,7 +28,8 @@ void ignore(int signal) {
   ::sigaction(signal, &action, nullptr);
 }
 
-// Those that somebody means for us: a shell that put us in the background, or a parent, may have made us deaf to some.
+// The stop signals that are not ignored: a shell that put us in the background, or a parent, may have set some to be
+// ignored.
 sigset_t stop_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -45,15 +46,15 @@ sigset_t stop_signals() {
   ::_exit(128 + signal);
 }
 
-// Without the program's log, which is another thread's, and without asking for memory.
-// Nor does it wait: a reader that sleeps must not keep the next signal out.
+// Writes to standard error without the program's log, which belongs to another thread, and without allocating. It does
+// not wait long, because a slow reader must not keep the next signal from being seen.
 void say(std::string_view text) {
   constexpr int kPatienceMs = 100;
   if (!can_write(STDERR_FILENO, kPatienceMs)) return;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-// What sends a signal to a process and then to its group sends it twice, and means one.
+// A signal within half a second of the first counts as the same: a sender may signal the process and then its group.
 void wait_for_signals(const sigset_t& set) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kSame{500};
@@ -94,7 +95,7 @@ void watch_stop_signals() {
   try {
     std::thread([set] { wait_for_signals(set); }).detach();
     return;
-  } catch (const std::system_error&) {  // so little memory that nothing will be trained: signals end the process
+  } catch (const std::system_error&) {  // too little memory to train anything: signals end the process
   } catch (const std::bad_alloc&) {}
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }

@@ -13,8 +13,8 @@
 namespace tril {
 namespace {
 
-// False where a stop signal was caught and its patience is over. The thread's signals are blocked, so it looks for them
-// itself.
+// Returns false if a stop signal was caught and the reader has taken nothing for a while since. Signals are blocked on
+// this thread, so it has to ask for them.
 bool wait_to_write(int descriptor) {
   constexpr int kLookMs = 100, kLooksAfterStop = 3;
   for (int looks = 0; looks < kLooksAfterStop;) {
@@ -35,12 +35,12 @@ bool can_write(int descriptor, int milliseconds) {
 int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     if (!wait_to_write(descriptor)) return ECANCELED;
-    // So much goes into a pipe that is ready without blocking, whatever its flags: a thread that blocks sees no signal.
+    // At most PIPE_BUF: a pipe that is ready takes so much without blocking. A thread that blocks would see no signal.
     const ssize_t done = ::write(descriptor, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
     if (done > 0) {
       text.remove_prefix(static_cast<size_t>(done));
     } else if (done < 0 && errno == EAGAIN) {
-      ::poll(nullptr, 0, 1);  // somebody else was faster
+      ::poll(nullptr, 0, 1);  // another writer was faster
     } else if (done == 0 || errno != EINTR) {
       return done < 0 ? errno : EIO;
     }

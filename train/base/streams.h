@@ -1,5 +1,5 @@
-// Standard output and error as the program finds them: blocking or not (a pipe may be set so by whoever holds its other
-// end), slow, or never read. Any thread may call.
+// Writing to standard output and error, whatever they are: blocking or not (another process that shares a pipe may set
+// that), slow, or never read. Any thread may call.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace tril {
 
-// Writes all of it, waiting as long as it takes. What comes back is 0 or the system's error number: EPIPE, where the
-// reader is gone; ECANCELED, where a stop signal was caught (train/base/signals.h) and the reader takes nothing more.
+// Writes the whole text, waiting as long as it takes. Returns 0 or the system's error number: EPIPE if the reader is
+// gone, ECANCELED if a stop signal was caught (train/base/signals.h) and the reader takes nothing more.
 [[nodiscard]] int write_all(int descriptor, std::string_view text);
 
-// Whether the descriptor can be written to within so many milliseconds, or has failed, which writing will tell.
+// Waits up to so many milliseconds. Returns true if the descriptor can be written to, or has failed: the write tells.
 [[nodiscard]] bool can_write(int descriptor, int milliseconds);
 
-// The text as it may go to this descriptor: where that is a terminal, nothing that would steer it (train/base/utf8.h).
+// The text as it may be written to this descriptor: for a terminal, without controls (train/base/utf8.h).
 [[nodiscard]] std::string fit_for(int descriptor, std::string_view text);
 
 }  // namespace tril

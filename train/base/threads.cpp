@@ -21,15 +21,15 @@
 namespace tril {
 namespace {
 
-// A tenth of a millisecond seemed to make bf16 steps on a free machine slower by some hundredths.
+// With a tenth of a millisecond, bf16 steps on a free machine seemed some hundredths slower.
 constexpr double kPatience = 2.5e-4;  // seconds
 
-// How often OpenMP's runtime looks in so many seconds. Processors differ fivefold.
+// How many spins of OpenMP's runtime take so many seconds. Processors differ fivefold.
 int64_t spins_of(double seconds) {
   constexpr int64_t kLooks = 256;
   std::atomic<int> place{0};
   double least = seconds;
-  for (int i = 0; i < 8; ++i) {  // the least, for any may be interrupted
+  for (int i = 0; i < 8; ++i) {  // the least of several, as any may be interrupted
     const auto begin = std::chrono::steady_clock::now();
     for (int64_t looks = 0; looks < kLooks && place.load(std::memory_order_relaxed) == 0; ++looks) {
 #if defined(__x86_64__)

@@ -3,21 +3,23 @@
 
 namespace tril {
 
-// The least of the processors this process may run on, OMP_NUM_THREADS, and the control group's share.
+// The lowest of three: the processors this process may run on, OMP_NUM_THREADS, and the control group's share.
 [[nodiscard]] int default_threads();
 
-// The processors this process may run on.
+// How many processors this process may run on.
 [[nodiscard]] int processors();
 
-// Lets threads that wait for each other give their processor away after a quarter of a millisecond, unless the
-// environment says how long. OpenMP's runtime spins far longer otherwise, and on two processors one busy neighbour then
-// makes a training step of two threads thirty times slower; after a millisecond five times, so fewer. A step's
-// own waits are shorter: a wait that sleeps makes each step slower. The runtime reads its environment before main, so
-// this starts the program anew, once; where that cannot be done nothing happens. For the start of main.
+// Threads that wait for each other spin for a quarter of a millisecond and then give up their processor, unless the
+// environment sets another time. By default OpenMP's runtime spins far longer: on two processors one busy other process
+// then makes a training step of two threads thirty times slower; with a millisecond it is still five times. It must
+// not be less than a step's own waits, since a wait that sleeps makes each step slower. The runtime reads its
+// environment before main, so this starts the program again, once; if that fails, nothing happens. For the start of
+// main.
 void limit_spinning(char* const* argv);
 
-// Lets all threads share one heap. Else each reserves 64 MiB of addresses when it first asks for memory, which a limit
-// on addresses counts, at a moment when a library may be asking that does not expect a refusal. For the start of main.
+// Makes all threads share one heap. Otherwise each reserves 64 MiB of address space when it first allocates. A limit on
+// address space (ulimit -v) counts that, and a refusal then may hit a library that does not expect one. For the start
+// of main.
 void share_heap();
 
 }  // namespace tril

@@ -22,7 +22,7 @@ std::string shown(std::string_view text) {
   fail_usage(where, expected, shown(text), comma ? "decimals are written with a point, without separators" : "");
 }
 
-// Takes the digits at the start of `text` away.
+// Removes the digits at the start of `text` and returns them.
 std::string_view take_digits(std::string_view& text) {
   const size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
   const std::string_view digits = text.substr(0, count);
@@ -36,7 +36,7 @@ bool take(std::string_view& text, std::string_view any_of) {
   return found;
 }
 
-// What follows the e of a number; of more than matters, the most. None where it is no exponent.
+// The exponent that follows the e of a number, at most kMost in size. None if it is no exponent.
 std::optional<int64_t> exponent_of(std::string_view text) {
   constexpr int64_t kMost = int64_t{1} << 40;  // more than the digits of any text
   const bool negative = text.starts_with('-');
@@ -48,7 +48,7 @@ std::optional<int64_t> exponent_of(std::string_view text) {
   return negative ? -value : value;
 }
 
-// Edits (insert, remove, replace one, swap two neighbours) that turn a into b.
+// How many edits (insert, remove, replace one, swap two neighbours) turn a into b.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -127,10 +127,10 @@ bool parse_switch(std::string_view where, std::string_view text) {
 std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
   if (name.size() > kShownCharacters) return {};
   std::string_view best;
-  // Farther names are other names.
+  // A name that is farther away is another name.
   size_t least = (name.size() <= 3 ? 1 : std::max<size_t>(name.size() / 3, 2)) + 1;
   for (const std::string_view candidate : known) {
-    // A beginning of the name, or the name with more behind it, is what people most often type.
+    // People most often type the beginning of a name, or a name with something after it.
     const bool begins = name.size() >= 2 && (candidate.starts_with(name) || name.starts_with(candidate));
     const size_t edits = begins ? 1 : distance(name, candidate);
     if (edits >= least || edits >= std::max(name.size(), candidate.size())) continue;

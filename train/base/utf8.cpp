@@ -41,7 +41,7 @@ bool is_invisible(char32_t c) {
          (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE0FFF);
 }
 
-// Moves the cursor, begins a command, or turns the direction that text after it is shown in.
+// Whether it moves the cursor, begins a command, or changes the direction of the text after it.
 bool steers_terminal(char32_t c) {
   const bool control = (c < 0x20 && c != '\t') || (c >= 0x7F && c <= 0x9F);
   const bool direction =

@@ -17,12 +17,12 @@ enum class Utf8Fault : uint8_t {
   kOverlong,             // a longer form than needed, such as C0 AF
   kSurrogate,            // U+D800…U+DFFF
   kTooLarge,             // above U+10FFFF
-  kTruncated,            // right so far, but the text ends
+  kTruncated,            // valid so far, but the text ends
 };
 
 struct Utf8Char {
   char32_t code_point;
-  // Bytes taken; for a fault, those that one U+FFFD stands for (the longest start of a character, at least one byte).
+  // Bytes taken; for a fault, those that one U+FFFD replaces (the longest start of a character, at least one byte).
   int length;
   Utf8Fault fault;
 };
@@ -35,8 +35,8 @@ struct Utf8Char {
   return first < 0x80 ? Utf8Char{first, 1, Utf8Fault::kNone} : decode_multibyte(text, at);
 }
 
-// Where the first byte that is not ASCII lies, from `at` on. Most texts are ASCII almost throughout, so whoever only
-// looks for faults leaps over it.
+// The offset of the first byte from `at` on that is not ASCII, else the text's size. Most texts are almost all ASCII,
+// so a search for faults is faster with it.
 [[nodiscard]] size_t skip_ascii(std::string_view text, size_t at);
 
 // Which valid characters exist: all code points but the surrogates.
@@ -59,8 +59,8 @@ void check_utf8(std::string_view text, std::string_view where);
 // At most `characters` of it, then "…".
 [[nodiscard]] std::string printable(std::string_view text, size_t characters);
 
-// Whole characters as a terminal may get them: what would steer it as \u001b: C0 but tab, LF and CRLF, DEL, C1, marks
-// and overrides of direction; stray bytes as \x92.
+// A text of whole characters as a terminal may get it. What would steer the terminal is escaped, as \u001b: C0 except
+// tab, LF and CRLF; DEL; C1; marks and overrides of direction. Stray bytes become \x92.
 [[nodiscard]] std::string without_controls(std::string_view text);
 
 // Turns pieces of bytes, cut anywhere, into whole characters; what is not UTF-8 comes out as U+FFFD.
@@ -68,7 +68,7 @@ class Utf8Stream {
  public:
   // Appends the characters that are complete.
   void push(std::string_view bytes, std::string& out);
-  // Ends the text: an unfinished character becomes U+FFFD.
+  // For the end of the text: an unfinished character becomes U+FFFD.
   void flush(std::string& out);
 
  private:

@@ -1,5 +1,3 @@
-// The room train/cli: the program; a command a file, listed in main.cpp.
-
 // Counts what the program asks of the C++ heap, to show that a training step asks for nothing. The program's operator
 // new is replaced in allocations.cpp; what oneDNN allocates for itself is not counted.
 #pragma once

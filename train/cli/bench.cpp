@@ -1,4 +1,4 @@
-// tril bench: how fast the real training step and decoding are on this machine, beside what its matrix products reach.
+// tril bench: how fast the real training step and decoding are on this machine, compared with its matrix products.
 #include "train/base/file_kind.h"
 #include "train/base/log.h"
 #include "train/base/threads.h"

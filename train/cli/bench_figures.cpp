@@ -27,7 +27,8 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// Seconds of each call, after `warm_up` that do not count, until there are enough of them and they took long enough.
+// Times calls after `warm_up` that do not count: at least `least`, at most `most`, and until they took `long_enough`
+// seconds. Returns the seconds of each.
 template <class Body>
 std::vector<double> time_calls(int warm_up, size_t least, size_t most, double long_enough, Body&& body) {
   for (int i = 0; i < warm_up; ++i) body();
@@ -41,7 +42,7 @@ std::vector<double> time_calls(int warm_up, size_t least, size_t most, double lo
   return times;
 }
 
-// The best of three large products, one of each form that training uses. T is what they read.
+// The fastest of three large products, one for each form that training uses. T is the operands' type.
 template <class T>
 double peak_gflops(Context& context) {
   constexpr int64_t kSize = 2048;
@@ -81,7 +82,7 @@ double read_gb_per_s(const Context& context) {
   return 1e-9 * static_cast<double>(memory.bytes()) / *std::min_element(times.begin(), times.end());
 }
 
-// Where a step's time goes, in steps apart from those that are timed as a whole.
+// Where a step's time goes, measured in other steps than those that are timed as a whole.
 std::vector<OpTime> profile_step(Context& context, Trainer& trainer) {
   constexpr size_t kLeast = 2, kMost = 100;
   constexpr double kLongEnough = 2.0;
@@ -105,7 +106,7 @@ std::vector<OpTime> profile_step(Context& context, Trainer& trainer) {
 }
 
 void time_training(Context& context, Model& model, const Dataset& data, BenchFigures& figures) {
-  constexpr int kWarmUp = 3;  // memory grows in the first step, and is laid out anew for the second
+  constexpr int kWarmUp = 3;  // memory grows in the first step, and is laid out again for the second
   constexpr size_t kLeast = 5, kMost = 300;
   constexpr double kLongEnough = 4.0;
   Trainer trainer(context, model, data);
@@ -126,10 +127,10 @@ void time_training(Context& context, Model& model, const Dataset& data, BenchFig
   figures.ops = profile_step(context, trainer);
 }
 
-// A long context is its own warm-up, and one time over it tells enough.
+// With a long context no warm-up is needed, and decoding it once is enough.
 constexpr int64_t kLongContext = 512;
 
-// One stream over the whole context, again and again.
+// Decodes one stream over the whole context, several times.
 double decoded_chars_per_s(const Model& model, const Context& context) {
   Decoder decoder(*model.lm, context.threads(), 1, context.precision());
   const int64_t length = model.lm->context();

@@ -1,4 +1,4 @@
-// What tril bench measures. On the main thread, with nothing else running.
+// What tril bench measures. Call it on the main thread, with nothing else running.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct BenchFigures {
   int64_t peak_rss_mib = 0;
 
   double decoded_chars_per_s = 0;  // one stream, within the context
-  int64_t streams = 0;             // and as many together, 64 where memory allows
+  int64_t streams = 0;             // decoded together: 64 if memory allows
   double together_chars_per_s = 0;
 
   // Of the machine, measured in this process.

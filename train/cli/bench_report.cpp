@@ -99,7 +99,7 @@ EarlierFigures read_earlier(const std::string& json, const std::string& where, c
     for (const Field& field : fields())
       if (is_benched(field)) {
         const std::string name(field.name);
-        // A field that is younger than the result has the preset's value in it.
+        // A result that is older than a field had the preset's value of it.
         const std::string known = field_text(preset(subject.preset), field);
         const std::string theirs = earlier.at("shape").value(name, known);
         same(name.c_str(), field_text(subject.config, field), theirs);

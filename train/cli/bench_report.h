@@ -19,11 +19,11 @@ struct BenchSubject {
 // Whether a field can be given to tril bench: the model's shape and the size of a step.
 [[nodiscard]] bool is_benched(const Field& field);
 
-// Of an earlier result in JSON.
+// Figures of an earlier result in JSON.
 struct EarlierFigures {
   double ms_per_step = 0, decoded_chars_per_s = 0;
 };
-// Throws where `json` is no result of tril bench, or one of something else; `where` is the file's name.
+// Throws if `json` is no result of tril bench, or one of another subject; `where` is the file's name.
 [[nodiscard]] EarlierFigures read_earlier(const std::string& json, const std::string& where,
                                           const BenchSubject& subject);
 

@@ -1,4 +1,4 @@
-// The fields of a TrainConfig as flags: a flag each, and for a switch one more that turns it off.
+// The fields of a TrainConfig as flags: one flag for each field, and for a switch a second one that turns it off.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace tril::cli {
 
 void add_field_flag(std::vector<Flag>& flags, const Field& field);
 
-// What the command line says about a field; nothing where it is silent. Throws UsageError where it says both.
+// The value that the command line gives a field, if it gives one. Throws UsageError if it turns a switch on and off.
 [[nodiscard]] std::optional<std::string> given_text(const Flags& flags, const Field& field);
 
 }  // namespace tril::cli

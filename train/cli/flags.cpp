@@ -13,12 +13,12 @@
 namespace tril::cli {
 namespace {
 
-constexpr const char* kArguments = "arguments";  // the parser's name for what is no flag
+constexpr const char* kArguments = "arguments";  // the parser's name for what is not a flag
 constexpr size_t kHelpWidth = 80;
 
 bool takes_value(const Flag& flag) { return !flag.value.empty(); }
 
-// `text` behind `first`, in lines of the page's width; those after the first begin under the text.
+// `text` after `first`, in lines of the page's width; later lines begin under the text.
 std::string wrapped(const std::string& first, std::string_view text) {
   const size_t room = kHelpWidth - first.size();
   std::string lines = first;
@@ -53,8 +53,8 @@ void Flags::refuse_unknown(std::string_view token) const {
              near.empty() ? help_hint : cat("did you mean --", near, "?"));
 }
 
-// The tokens, each known flag with its value in one of its own: the parser looks for flags with regular expressions,
-// which neither know line ends nor bear long values.
+// The tokens for the parser, with values apart from their flags: the parser finds flags by regular expressions, which
+// fail at line ends and long values.
 std::vector<std::string> Flags::separated(int argc, const char* const* argv) const {
   std::vector<std::string> tokens{argv[0]};
   const auto value_behind = [&](const std::string& token, int i) -> std::string_view {
@@ -86,7 +86,7 @@ std::vector<std::string> Flags::separated(int argc, const char* const* argv) con
       tokens.push_back(cat(name, "=", parse_switch(name, token.substr(equals + 1)) ? "true" : "false"));
     } else {
       tokens.push_back(name);
-      // What follows a switch is an argument of its own, but nobody names a text "false".
+      // What follows a switch is an argument of its own. But nobody names a text "false", so that is an error.
       const std::string_view next = i + 1 < argc ? argv[i + 1] : "";
       if (next == "true" || next == "false")
         fail_usage(name, "no value, as it is a switch", next, cat("write ", name, "=", next));

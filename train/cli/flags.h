@@ -22,13 +22,13 @@ struct Flag {
 
 class Flags {
  public:
-  // `usage` is what follows the command's name in the help, `about` a sentence or two, `examples` ends the page,
-  // `of_more` is the cure for too many arguments.
+  // `usage` follows the command's name in the help, `about` is a sentence or two, `examples` ends the page, `of_more`
+  // is the advice in the error for too many arguments.
   struct Command {
     std::string name;
     std::string usage;
     std::string about;
-    size_t most_arguments = 0;  // that are no flags
+    size_t most_arguments = 0;  // besides flags
     std::string examples = {};
     std::string of_more = {};
   };

@@ -65,8 +65,8 @@ struct Plan {
   GradcheckOptions options{};
 };
 
-// Models of two layers with dropout and a tied head, over what can differ: biases, the form of GELU, whether the text
-// fills the context, heads of keys, and how far attention sees.
+// Models of two layers with dropout and a tied head. They differ in biases, the form of GELU, whether the text fills
+// the context, heads of keys, and how far attention sees.
 struct ModelCase {
   const char* label;
   bool bias;
@@ -82,7 +82,7 @@ constexpr std::array kModelCases = {
     ModelCase{"two layers, dropout, biases, erf GELU, one head of keys, window 3", true, Gelu::erf, 5, 1, 3},
 };
 
-// Weights larger than a new model's, so that no path is negligible.
+// Makes weights larger than a new model's, so that no path is negligible.
 void spread(const ParamStore& store, uint64_t seed) {
   for (const ParamInfo& param : store.params()) {
     const RandomKey key{.seed = seed, .step = 1, .stream = stream_of(param.name.data(), param.name.size())};
@@ -176,7 +176,7 @@ std::string line_of(const Row& row) {
              right(cat(static_cast<int64_t>(std::lround(row.milliseconds))), 7), "  ", name_of(row.verdict()), "\n");
 }
 
-// What was left out, and why: nothing is skipped in silence.
+// Tells what was left out and why, so that nothing is skipped silently.
 std::string omissions(const std::vector<Row>& rows) {
   std::vector<std::string> lines;
   for (const Row& row : rows)
@@ -192,7 +192,7 @@ std::string omissions(const std::vector<Row>& rows) {
   return text;
 }
 
-// The numbers of the one element that was asked for, whether right or wrong.
+// The numbers of the one element that the user asked for, whether right or wrong.
 std::string element_asked_for(const Plan& plan, const std::vector<Row>& rows) {
   std::string text;
   if (plan.options.element.empty()) return text;

@@ -63,13 +63,13 @@ Json about_tensors(const ParamStore& params) {
   return tensors;
 }
 
-// Paths are told where they are known: of a run in its place.
+// Gives paths if they are known, as for a model in its run's folder, else names.
 Json trained_on(const TextIdentity& text, const std::string& folder) {
   if (text.names.empty()) return "the built-in stories";
   std::vector<std::string> paths;
   try {
     paths = known_paths(text, folder);
-  } catch (const Error&) {}  // what is damaged is of no concern here
+  } catch (const Error&) {}  // a damaged file of paths does not matter here
   return paths.empty() ? text.names : paths;
 }
 
@@ -85,7 +85,7 @@ Json about_model(const Model& model, const std::string& folder) {
   }
   const ModelState& state = model.state;
   if (state.known) json["step"] = state.step;
-  // Of weights that another program has changed, the losses are not known.
+  // If another program has changed the weights, their losses are not known.
   if (model.as_written && !std::isnan(state.loss)) json["loss"] = state.loss;
   if (model.as_written && !std::isnan(state.best_loss)) {
     json["best_loss"] = state.best_loss;

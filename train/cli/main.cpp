@@ -45,7 +45,7 @@ std::string overview() {
 
 int run(int argc, const char* const* argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
-  if (name == "help" && argc > 2) {  // as the command's own --help
+  if (name == "help" && argc > 2) {  // the same as the command's --help
     const std::array<const char*, 3> asked = {argv[0], argv[2], "--help"};
     return run(static_cast<int>(asked.size()), asked.data());
   }

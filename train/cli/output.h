@@ -8,8 +8,8 @@
 
 namespace tril::cli {
 
-// Standard output could not be written. Where its reader has merely gone away (head has seen enough), there is nobody
-// left to tell, and main ends quietly; so it does where a stop signal came and the reader takes nothing more.
+// Standard output could not be written. If its reader is gone (such as head, once it has enough), nobody is left to
+// tell, and main ends without a message; also if a stop signal came while the reader took nothing more.
 class OutputError : public Error {
  public:
   OutputError(const std::string& text, int error) : Error(text), error_(error) {}
@@ -20,8 +20,8 @@ class OutputError : public Error {
   int error_;
 };
 
-// Writes all of it at once, unbuffered, waiting for a slow reader, or throws OutputError. A terminal gets nothing that
-// would steer it: such characters are escaped.
+// Writes the whole text at once, unbuffered, waiting for a slow reader, or throws OutputError. For a terminal,
+// characters that would steer it are escaped.
 void write_output(std::string_view text);
 
 }  // namespace tril::cli

@@ -72,8 +72,8 @@ Flags sample_flags() {
        {.name = "json", .help = "Print one JSON object a sample, a line each: prompt, text."}});
 }
 
-// Whether a prompt was piped in, or redirected from a file. A pipe that stays silent is taken for none, so that nobody
-// waits for it.
+// Whether a prompt was piped in, or redirected from a file. A pipe that stays silent counts as no prompt, so that the
+// program does not wait for it.
 bool has_piped_prompt(Log& log) {
   constexpr int kPatienceMs = 50;
   struct stat input {};
@@ -138,14 +138,14 @@ Job read_job(const Flags& flags) {
   return job;
 }
 
-// Text goes out as it comes where somebody watches; elsewhere by the kilobyte, or when some of it has waited.
+// On a terminal text is written as it comes; elsewhere by 4 KiB, or when some of it has waited.
 class Output {
  public:
   void add(std::string_view piece) {
     constexpr size_t kPiece = 4096;
     constexpr std::chrono::milliseconds kWait{50};
     pending_ += piece;
-    // A carriage return waits for what follows, which tells whether it ends a line or steers the terminal.
+    // A carriage return is held back: the next character tells whether it ends a line or steers the terminal.
     if (watched_ ? !pending_.ends_with('\r') : pending_.size() >= kPiece || Clock::now() - flushed_ >= kWait) flush();
   }
   void flush() {
@@ -156,7 +156,7 @@ class Output {
     pending_.clear();
     flushed_ = Clock::now();
   }
-  // So that a message does not stand behind a text that broke off.
+  // So that a message does not follow an unfinished line of text.
   void end_line() {
     flush();
     if (in_line_) add("\n");
@@ -166,7 +166,7 @@ class Output {
  private:
   using Clock = std::chrono::steady_clock;
   bool watched_ = ::isatty(STDOUT_FILENO) == 1;
-  Clock::time_point flushed_{};  // long ago, so that a reader sees at once that it has begun
+  Clock::time_point flushed_{};  // long ago, so that the first text is written at once
   std::string pending_;
   bool in_line_ = false;
 };
@@ -175,7 +175,7 @@ std::string as_json(std::string_view prompt, std::string_view text) {
   return json_text({{"prompt", prompt}, {"text", text}}) + "\n";
 }
 
-// Texts that are made together come out one after the other: the first as it is made, the others wait for their turn.
+// Prints texts that are made together one after the other: the first as it is made, while the others wait.
 class Pages {
  public:
   Pages(int64_t count, const std::string& prompt, bool json, Output& output)
@@ -189,7 +189,7 @@ class Pages {
       waiting_[i] += piece.characters;
     }
     ended_[i] = piece.last;
-    // After a signal the text at hand is ended, and the others are left out.
+    // After a signal the current text is ended, and the others are left out.
     while (turn_ < waiting_.size() && ended_[turn_]) {
       if (json_) output_.add(as_json(prompt_, waiting_[turn_]));
       if (!json_) output_.add("\n");
@@ -220,7 +220,7 @@ int run_sample(int argc, const char* const* argv) {
   for (const std::string& line : model.warnings) log.warn(line);
   if (is_untrained(model)) log.warn("the model has not been trained yet (step 0): it writes at random");
   const std::string prompt = prompt_text(flags, model.tokenizer.kind(), log);
-  // A text that the model cannot write would never stop it.
+  // A stop text that the model cannot write would never stop it.
   static_cast<void>(model.tokenizer.encode(job.write.stop, "--stop"));
   const int64_t context = model.lm->context();
   std::vector<int32_t> tokens = model.tokenizer.encode(prompt, "prompt");

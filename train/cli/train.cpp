@@ -66,7 +66,7 @@ Flags train_flags() {
                std::move(flags));
 }
 
-// What is said about a run, kept until nothing can be refused any more: nobody is told of what does not happen.
+// Messages about a run, kept until nothing can be refused any more, so that nothing is announced that does not happen.
 class Announcements {
  public:
   void note(std::string line) { lines_.push_back({std::move(line), false}); }
@@ -99,7 +99,7 @@ TrainConfig new_config(const Flags& flags) {
   return config;
 }
 
-// A run to resume keeps its configuration; of what is no part of the model, flags may change some.
+// A run to resume keeps its configuration, but flags may change some fields that are not part of the model.
 void change_config(const Flags& flags, TrainConfig& config, int64_t done, Announcements& said) {
   for (const char* other : {"out", "preset", "config", "all-files"})
     if (flags.given(other))
@@ -159,7 +159,7 @@ void report_run(const Model& model, const Context& context, const Dataset& data,
                 const std::string& text_name, Log& log) {
   const TrainConfig& config = model.training;
   const char* const unit = config.tokens == TokenKind::kChar ? "characters" : "bytes";
-  const bool counts = config.tokens == TokenKind::kChar;  // all bytes are in a vocabulary of bytes
+  const bool counts = config.tokens == TokenKind::kChar;  // a vocabulary of bytes always has all of them
   log.note(cat("text   ", text_name, ": ", data.tokens().size(), " ", unit,
                counts ? cat(", ", model.tokenizer.size(), " of them different") : "", "; ", data.train_size(),
                " to train on, ", data.val_size(), " to validate with"));
@@ -178,7 +178,7 @@ void report_run(const Model& model, const Context& context, const Dataset& data,
 constexpr const char* kStopping =
     "stopping: the batch that is under way comes first; another signal ends at once, unsaved\n";
 
-// The one line of results, which says where the model lies and how to sample from it.
+// The one line of results: where the model lies and how to sample from it.
 std::string last_line(const Model& model, const RunFolder& folder) {
   const ModelState& state = model.state;
   const std::string best = folder.file(kModelFile), last = folder.file(kLastFile);
@@ -204,7 +204,7 @@ int run_to_the_end(Run& run, const Model& model, const RunFolder& folder, bool q
   try {
     write_output(last_line(model, folder));
   } catch (const OutputError&) {
-    if (done) throw;  // else the terminal may be gone, and what it said with it
+    if (done) throw;  // after a signal the terminal may be gone, which is no error
   }
   return done ? 0 : kSignalBase + stop_signal();
 }
@@ -218,8 +218,8 @@ struct Beginning {
   Announcements said;
 };
 
-// From here on all runs are the same, but for where their model and folder come from, once the text is cut up, and for
-// how the run begins: model_of(data) -> Model, folder_of(corpus) -> RunFolder&, begin(run).
+// What a new run and a resumed one have in common, once the text is read. They differ in where model and folder come
+// from and in how the run begins: model_of(data) -> Model, folder_of(corpus) -> RunFolder&, begin(run).
 template <class ModelOf, class FolderOf, class Begin>
 int train(Beginning from, bool quiet, Log& log, ModelOf&& model_of, FolderOf&& folder_of, Begin&& begin) {
   auto& [config, corpus, tokenizer, split, said] = from;

@@ -1,5 +1,3 @@
-// The room train/data: from texts to tokens, and the stories that need no file.
-
 // The text that tril trains on when it is given none: small stories, made by a grammar of our own that knows the
 // probability of each of their characters. The caller owns what it gets; any thread may call.
 #pragma once

@@ -1,7 +1,7 @@
-// The grammar of the built-in corpus, in the notation that train/data/grammar.h explains. It is made for a very small
-// model to learn in a minute: much is left to chance, and evenly, in short words from few lists, and no sentence asks
-// for a word from far back. What is lost comes back as "it", and whom it is about is always a "she": which of several
-// words was said some sentences ago is what such a model learns last.
+// The grammar of the built-in corpus, in the notation that train/data/grammar.h explains. It is made so that a very
+// small model can learn it in a minute: many choices are even ones between short words from few lists, and no sentence
+// needs a word from far back. What is lost comes back as "it", and the hero is always a "she", because such a model
+// learns last which of several words was used some sentences ago.
 #include "train/data/builtin_corpus.h"
 
 namespace tril {

@@ -92,7 +92,7 @@ std::string run_name(const std::vector<std::string>& paths) {
   std::filesystem::path path = absolute(paths.front());
   if (!path.has_filename()) path = path.parent_path();
   std::string name = path.stem().string();
-  // Names that would be hidden, taken for a flag, or hard to type are made plain.
+  // Makes names plain that would be hidden, taken for a flag, or hard to type.
   if (!is_utf8(name)) return "text";
   std::string plain;
   for (size_t at = 0; at < name.size();) {

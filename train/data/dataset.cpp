@@ -28,9 +28,9 @@ std::vector<Id> encode(std::string_view text, const Tokenizer& tokenizer, std::s
   return ids;
 }
 
-// Where sample number `sample` of a run begins. The multiples of the golden ratio spread evenly at every length (the
-// three-distance theorem: Swierczkowski 1958), so all of a text is seen equally often, which independent draws leave to
-// chance: after as many tokens as the text has they have missed a third of it.
+// Where sample number `sample` of a run begins. However many samples there are, multiples of the golden ratio spread
+// evenly (three-distance theorem: Swierczkowski 1958), so every part of the text is seen equally often. Independent
+// random draws would leave out a third of the text after as many tokens as it has.
 int64_t begin_of(int64_t sample, uint64_t seed, int64_t bound) {
   const auto words = random_words({.seed = seed, .step = 0, .stream = kBatchStream}, 0, 0);
   constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15u;  // its fraction, in 64 bits
@@ -39,7 +39,7 @@ int64_t begin_of(int64_t sample, uint64_t seed, int64_t bound) {
   return static_cast<int64_t>(static_cast<Wide>(place) * static_cast<uint64_t>(bound) >> 64);
 }
 
-// total x fraction, rounded up, where the fraction's shortest digits are those that it was written with.
+// total x fraction, rounded up. The fraction counts as its shortest decimal form, which is how it was written.
 int64_t share_rounded_up(int64_t total, double fraction) {
   char text[32];
   const auto written = std::to_chars(text, text + sizeof text, fraction, std::chars_format::scientific);

@@ -1,5 +1,5 @@
-// A text as tokens: its training and validation parts, the batches drawn from the one and the windows cut from the
-// other. Immutable once made, so any thread may read it; nothing here allocates after construction.
+// A text as tokens: its training part, from which batches are drawn, and its validation part, which is cut into
+// windows. Immutable once made, so any thread may read it; nothing here allocates after construction.
 #pragma once
 
 #include <cstdint>
@@ -57,24 +57,25 @@ class EvalWindows {
   int64_t targets_ = 0;
 };
 
-// What a stretch of tokens is in the units that models with other tokens have, too.
+// The size of a range of tokens in units that do not depend on the tokenizer.
 struct TextAmount {
   int64_t bytes = 0;
-  std::optional<int64_t> chars;  // that begin in it; nothing where bytes are no UTF-8
+  std::optional<int64_t> chars;  // that begin in it; none if the bytes are not UTF-8
 };
-// Of tokens [begin, end), which may begin inside a character.
+// The size of tokens [begin, end), which may begin inside a character.
 [[nodiscard]] TextAmount amount_of(const Tokens& tokens, const Tokenizer& tokenizer, int64_t begin, int64_t end);
 
 // How a text is split: the first tokens train, the last `val_fraction` of them validate (0: none do).
 struct Split {
   Split(double fraction, bool by_doubles = false) : val_fraction(fraction), old(by_doubles) {}
 
-  // Of so many tokens those that train: total x (1 - val_fraction), rounded down, with the fraction as the decimal
-  // number that it is written as. `old`: as a product of doubles, by which 0.9 of 1000 leaves 99.
+  // How many of `total` tokens train: total x (1 - val_fraction), rounded down. The fraction counts as the decimal
+  // number that it is written as. If `old`, it is a product of doubles instead: val_fraction 0.9 then leaves 99 of 1000
+  // tokens, not 100.
   [[nodiscard]] int64_t train_size(int64_t total) const;
 
   double val_fraction;
-  bool old;  // of a run that was begun so and keeps its parts
+  bool old;  // for runs that an older version began, which keep their split
 };
 
 class Dataset {
@@ -85,12 +86,13 @@ class Dataset {
   [[nodiscard]] const Tokens& tokens() const { return tokens_; }
   [[nodiscard]] int64_t train_size() const { return train_size_; }
   [[nodiscard]] int64_t val_size() const { return tokens_.size() - train_size_; }
-  // Of the text before it became tokens, to recognise it on resuming.
+  // Size and checksum of the text before it became tokens, to recognise it on resuming.
   [[nodiscard]] int64_t text_bytes() const { return text_bytes_; }
   [[nodiscard]] uint32_t text_crc32() const { return text_crc32_; }
 
-  // Rows x context inputs, and as targets the tokens one further on. Row i is the run's sample number first_sample + i,
-  // which begins at a place that depends on (seed, its number) alone, however the samples are cut into batches.
+  // Fills inputs (rows, context) and targets (rows, context), which are the tokens one further on. Row i is the run's
+  // sample number first_sample + i. Where a sample begins depends on (seed, its number) alone, however the samples are
+  // cut into batches.
   void batch(uint64_t seed, int64_t first_sample, int64_t rows, int64_t context, int32_t* inputs,
              int32_t* targets) const;
 

@@ -12,7 +12,7 @@ size_t SeededChooser::choose(std::span<const Candidate> candidates) {
   uint64_t total = 0;
   for (const Candidate& candidate : candidates) total += candidate.weight;
   TRIL_CHECK(total > 0, "grammar choice", "candidates with a weight", "none");
-  // Draws above the last whole multiple of total are thrown away: they would favour the first candidates.
+  // Draws from the last whole multiple of total on are discarded: they would favour the first candidates.
   const uint64_t bound = std::numeric_limits<uint64_t>::max() / total * total;
   uint64_t draw = bound;
   while (draw >= bound) {
@@ -57,7 +57,7 @@ class GrammarWriter {
     }
   }
 
-  // What follows a decision is certain until the next one.
+  // Gives probability 1 to the characters since the last choice: they follow from it.
   void fill_certain() { out_.nats.resize(out_.text.size(), 0.0f); }
 
  private:
@@ -90,7 +90,8 @@ class GrammarWriter {
     return out;
   }
 
-  // Walks down the picked head and weighs, at each character, the candidates that go on with it.
+  // Scores the picked head. The probability of each of its characters is the weight of the candidates that go on with
+  // it, divided by the weight of those that were possible before it.
   void score(const Grammar::Rule& rule, size_t pick) {
     fill_certain();
     live_.resize(candidates_.size());

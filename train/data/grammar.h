@@ -39,7 +39,7 @@ struct Candidate {
   uint64_t weight;
 };
 
-// Who decides: chance, or a test that wants to see every choice.
+// Makes the choices: at random, or as a test wants them.
 class Chooser {
  public:
   virtual ~Chooser() = default;

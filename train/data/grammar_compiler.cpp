@@ -64,7 +64,7 @@ class GrammarCompiler {
   using Option = Grammar::Option;
   using Rule = Grammar::Rule;
   enum class State : uint8_t { kUntouched, kOpen, kDone };
-  // The memory slots a rule recalls before it fills them, and those it has filled whichever way it went.
+  // The memory slots that a rule recalls before it fills them, and those that it fills whatever is chosen.
   struct Flow {
     std::set<size_t> needs;
     std::set<size_t> fills;
@@ -99,7 +99,7 @@ class GrammarCompiler {
     }
     TRIL_CHECK(!rules_.empty(), "grammar", "a line `name = options` first", cat("\"", line, "\""));
     split(options, '|', [&](std::string_view text) {
-      Option option = read_option(trimmed(text));  // before the next line: it may move rules_
+      Option option = read_option(trimmed(text));  // first, because it may move rules_
       rules_[current_].options.push_back(std::move(option));
     });
   }
@@ -225,8 +225,8 @@ class GrammarCompiler {
     }
   }
 
-  // The head with <x> for what is not known yet. That two different <x> never begin one another is checked when they
-  // are known.
+  // The head with <x> for each value that is not known yet. That no two different values begin one another is checked
+  // once they are known.
   [[nodiscard]] std::string symbolic_head(const Option& option) const {
     std::string head;
     for (size_t i = 0; i < option.head_pieces; ++i) {
@@ -240,11 +240,11 @@ class GrammarCompiler {
     return head;
   }
 
-  // While one head begins another, replaces the option by one for each outcome of the choice that ends its head.
+  // If one head begins another, replaces its option by one for each outcome of the choice that ends the head.
   [[nodiscard]] bool expand_one(Rule& rule) const {
     std::vector<std::pair<std::string, size_t>> heads;
     for (size_t i = 0; i < rule.options.size(); ++i) heads.emplace_back(symbolic_head(rule.options[i]), i);
-    std::sort(heads.begin(), heads.end());  // puts a text right before those that it begins
+    std::sort(heads.begin(), heads.end());  // a text comes right before those that begin with it
     for (size_t i = 1; i < heads.size(); ++i) {
       const auto& [shorter, a] = heads[i - 1];
       const auto& [longer, b] = heads[i];

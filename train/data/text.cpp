@@ -20,12 +20,12 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// Makes room for all at once, so that joining never copies.
+// Reserves memory for all texts at once, so that joining them never copies.
 void reserve(const std::vector<TextFile>& sources, Text& text) {
   const auto limit = static_cast<uintmax_t>(usable_memory());
   uintmax_t total = sources.size();
   for (const TextFile& source : sources) {
-    std::error_code unknown;  // the reader will tell
+    std::error_code unknown;  // reading the file will report the error
     const uintmax_t size = source.path == "-" ? 0 : fs::file_size(source.path, unknown);
     if (unknown) continue;
     TRIL_CHECK(size <= limit && total + size <= limit, text.name,
@@ -129,7 +129,7 @@ class Joiner {
   const TextRules& rules_;
   TextFiles found_;
   Text& text_;
-  std::vector<size_t> open_ends_;  // where a file begins and the one before it has not ended its line
+  std::vector<size_t> open_ends_;  // offsets where a file begins while the one before has not ended its line
 };
 
 void report_line_ends(Text& text) {
@@ -165,7 +165,7 @@ Text load_texts(std::span<const std::string> paths, const TextRules& rules) {
   TRIL_CHECK(std::count(paths.begin(), paths.end(), "-") <= 1, "texts", "standard input (-) once", "it twice");
   TextFiles found = find_text_files(
       paths, {.repeated = rules.all_files, .no_text = rules.all_files || rules.tokens == TokenKind::kByte});
-  const size_t named = paths.size() - found.warnings.size();  // but for those in vain
+  const size_t named = paths.size() - found.warnings.size();  // without those that were left out
   if (named > 1) text.name += cat(" and ", named - 1, " more");
   text.notes = std::move(found.notes);
   text.warnings = std::move(found.warnings);

@@ -25,39 +25,42 @@ struct Text {
   std::string name;   // for messages: the one path, or "a.txt and 2 more"
   std::string bytes;  // valid UTF-8 where tokens are characters
   int64_t files = 0;
-  LineEnds line_ends;                 // that the files have
-  std::vector<std::string> notes;     // done to the text or noticed in it, worth a line of the log
+  LineEnds line_ends;                 // of the files
+  std::vector<std::string> notes;     // on what was done to the text or noticed in it, for the log
   std::vector<std::string> warnings;  // likely not what the user meant
 };
 
 // How files become one text.
 struct TextRules {
   TokenKind tokens = TokenKind::kChar;
-  // Every file as often as it is named, found or linked to, and of folders those too that are no text.
+  // Reads a file as often as it is named, found or linked to, and takes files from folders that are not text, too.
   bool all_files = false;
-  // Whether the vocabulary has the line feed, where there is a vocabulary; else it has it if the text does.
+  // Whether the model's vocabulary has the line feed. Not set: there is no vocabulary yet, and it will have the line
+  // feed if the text has it.
   std::optional<bool> line_feed{};
 };
 
 // The text a model was trained on, to find and recognise it again.
 struct TextIdentity {
   std::vector<std::string> names;  // without folders; "-" is standard input; none: the built-in corpus
-  // Absolute. Not in the model's file, which is for sharing; of files that older versions wrote they are read.
+  // Absolute. They are not written to the model's file, which is for sharing, but are read from files of older
+  // versions.
   std::vector<std::string> paths;
   int64_t bytes = 0;
   uint32_t crc32 = 0;
-  bool all_files = false;  // how its files were taken (TextRules),
-  bool old_split = false;  // and how it was split (train/data/dataset.h: Split); older versions did both the old way
+  // A file of an older version that does not store these two means true.
+  bool all_files = false;  // how its files were taken (TextRules)
+  bool old_split = false;  // how it was split (train/data/dataset.h: Split)
 };
 
 // Joins the texts at `paths` in their order. A folder stands for the files below it (train/data/text_files.h); "-" is
-// standard input. A file counts once. Between two files comes a line feed where the first does not end in a line's end
-// and the vocabulary has the line feed, as that of bytes does; else nothing comes between them. So no character enters
-// a vocabulary that is in no file, and none comes that a vocabulary lacks.
-// With characters as tokens, each file must be UTF-8 and loses the byte order mark at its start, and what is no text is
-// left out of folders; bytes are all taken as they are. A file named by the user that is empty or no text is an error,
-// one in a folder a note. Line ends are never changed. Takes no more memory than the texts (standard input: twice,
-// while it grows).
+// standard input. Each file is read once. A line feed is put between two files if the first does not end with a line
+// end and the vocabulary has the line feed (that of bytes always does). So no character gets into the vocabulary that
+// is in no file, and none is added that the vocabulary lacks.
+// With characters as tokens, each file must be UTF-8 and loses the byte order mark at its start, and files in folders
+// that are not text are left out; as bytes, everything is taken as it is. A file named by the user that is empty or not
+// text is an error; one in a folder gets a note. Line ends are never changed. Takes no more memory than the texts
+// (standard input: twice, while it grows).
 [[nodiscard]] Text load_texts(std::span<const std::string> paths, const TextRules& rules);
 
 }  // namespace tril

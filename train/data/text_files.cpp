@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-// No text has these, whatever its encoding: the C0 controls but for what ends lines and pages, tab, backspace, escape.
+// Controls that no text contains in any encoding: C0 except line and page ends, tab, backspace and escape.
 bool is_odd_control(uint32_t unit) {
   constexpr uint32_t kBackspace = 8, kCarriageReturn = 13, kEscape = 27;
   return unit < ' ' && (unit < kBackspace || unit > kCarriageReturn) && unit != kEscape;
@@ -40,7 +40,7 @@ bool is_utf16_text(std::string_view bytes) {
   return has_ascii;
 }
 
-// By its beginning, so that what is no text need not fit into memory.
+// Looks at the beginning only, so that a binary file need not fit into memory.
 bool begins_as_binary(const std::string& path) {
   constexpr int64_t kLooked = 8192;
   InputFile file(path);
@@ -81,7 +81,7 @@ class Finder {
   [[nodiscard]] TextFiles take() { return std::move(found_); }
 
  private:
-  // The name under which this file counts already, where it does. What cannot be looked at is the reader's to refuse.
+  // The path under which this file was found before, or null. A file that cannot be looked at fails when it is read.
   const std::string* seen_before(const std::string& path) {
     struct stat status {};
     if (which_.repeated || ::stat(path.c_str(), &status) != 0) return nullptr;
@@ -111,7 +111,7 @@ class Finder {
       if (is_hidden(at->path())) {
         ++hidden;
         if (at->is_directory(unreadable)) at.disable_recursion_pending();
-      } else if (fs::is_directory(status) && is_run(at->path())) {  // else a run in it would change its own text
+      } else if (fs::is_directory(status) && is_run(at->path())) {  // else a run here would change its own text
         ++runs;
         at.disable_recursion_pending();
       } else if (fs::is_regular_file(status)) {

@@ -18,23 +18,23 @@ struct TextFile {
 struct TextFiles {
   std::vector<TextFile> files;        // in their order, each once
   std::vector<std::string> notes;     // on what was left out of folders
-  std::vector<std::string> warnings;  // on what the user named in vain
-  std::vector<std::string> no_text;   // files of folders that begin as no text does, left out
+  std::vector<std::string> warnings;  // on what the user named and is left out
+  std::vector<std::string> no_text;   // binary files in folders, left out
 };
 
 struct WhichFiles {
-  bool repeated = false;  // a file counts as often as it is named, found or linked to
-  bool no_text = false;   // what is_binary is taken from folders, too
+  bool repeated = false;  // read a file as often as it is named, found or linked to
+  bool no_text = false;   // take binary files from folders, too
 };
 
 // A folder stands for the regular files below it, by rising path; hidden files and folders, runs, pipes and devices are
-// left out, and links to folders are not followed. A file counts once, at the first place that it is named or found at,
-// by whatever links.
+// left out, and links to folders are not followed. A file that several names or links lead to counts once, at the first
+// of them.
 [[nodiscard]] TextFiles find_text_files(std::span<const std::string> paths, const WhichFiles& which);
 
-// Whether bytes are no text: they hold a NUL, or are no UTF-8 and hold control characters that no text has or begin as
-// a known kind of file does. Texts in other encodings are text by this, UTF-16 with its mark too, so that they can be
-// asked for as UTF-8.
+// Whether bytes are not text: they hold a NUL, or they are not UTF-8 and either hold control characters that text never
+// contains or begin like a known kind of file. Texts in other encodings do not count as binary, nor does UTF-16 with
+// its byte order mark, so that the user can be asked for them as UTF-8.
 [[nodiscard]] bool is_binary(std::string_view bytes);
 
 }  // namespace tril

@@ -1,4 +1,4 @@
-// Where a run's text lies. A model file is for sharing and tells names alone, so the paths are kept beside it, in a
+// Where a run's text lies. A model file is for sharing and holds only names, so the paths are kept beside it, in a
 // hidden file of the run's folder. For the main thread.
 #pragma once
 
@@ -10,12 +10,12 @@ namespace tril {
 
 inline constexpr const char* kTextFile = ".text.json";
 
-// Atomically; a path that is not UTF-8 is stored as messages show it, and so is not found again.
+// Writes them atomically. A path that is not UTF-8 is stored as messages show it, so it will not be found again.
 void store_text_paths(const std::string& folder, const std::vector<std::string>& paths);
-// Nothing where none were stored; throws where they cannot be read.
+// None if no paths were stored; throws if they cannot be read.
 [[nodiscard]] std::optional<std::vector<std::string>> stored_text_paths(const std::string& folder);
 
-// What a model file tells of paths: their last parts, so "book.txt" of "/home/ann/book.txt"; "-" stays.
+// What a model file stores of paths: their last parts, so "book.txt" of "/home/ann/book.txt"; "-" stays.
 [[nodiscard]] std::vector<std::string> text_names(const std::vector<std::string>& paths);
 
 }  // namespace tril

@@ -68,7 +68,7 @@ Tokenizer Tokenizer::from_json(std::string_view json, std::string_view where) {
 
   std::vector<char32_t> list;
   std::vector<bool> seen(0x110000);
-  for (size_t at = 0; at < chars->size();) {  // UTF-8, as the reader saw to
+  for (size_t at = 0; at < chars->size();) {  // UTF-8, as the JSON reader has checked
     const Utf8Char c = decode_utf8(*chars, at);
     TRIL_CHECK(!seen[c.code_point], where, cat("each character once, ", code_point_name(c.code_point), " too"),
                "it twice");

@@ -1,4 +1,4 @@
-// What the model's numbers mean: one token a character (a Unicode code point), or one a byte.
+// Turns text into tokens and back: one token for each character (a Unicode code point), or one for each byte.
 // A Tokenizer is an immutable value kept in the model's file; any thread may use it.
 #pragma once
 
@@ -37,8 +37,8 @@ class Tokenizer {
   // What sampling begins with when there is no prompt: a new line, or else the first token.
   [[nodiscard]] int32_t start_token() const;
 
-  // Calls emit(token) for each token in turn. Characters without one end in an error that names up to five of them.
-  // Text behind the token's own last byte is not looked at again, so emit may overwrite it.
+  // Calls emit(token) for each token in turn. Characters without a token are an error, which names up to five of them.
+  // Text up to the token's last byte is not read again, so emit may overwrite it.
   template <class Emit>
   void encode_each(std::string_view text, std::string_view where, Emit&& emit) const;
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text, std::string_view where) const;

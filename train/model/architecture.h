@@ -1,5 +1,5 @@
-// Which model a configuration describes. Here alone the models that can be trained are named; whoever trains, evaluates
-// or samples knows a LanguageModel.
+// Makes the model that a configuration describes. Only this file and its source name the models that can be trained;
+// training, evaluation and sampling know a LanguageModel.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace tril {
 
-// Adds its parameters to the store. Throws, naming the field, where a model cannot be made.
+// Adds the model's parameters to the store. Throws, naming the field, if no model can be made.
 [[nodiscard]] std::unique_ptr<LanguageModel> make_language_model(ParamStore& store, const TrainConfig& config,
                                                                  int64_t vocabulary);
 

@@ -14,7 +14,7 @@ namespace tril {
 namespace {
 
 constexpr double kMany = 4e9;     // steps are counted in 32 bits
-constexpr double kMost = 0x1p53;  // what every reader of JSON holds exactly
+constexpr double kMost = 0x1p53;  // every reader of JSON holds integers up to this exactly
 constexpr std::string_view kText = "Text", kModel = "Model", kTraining = "Training", kWatching = "Watching";
 
 using C = TrainConfig;
@@ -77,12 +77,12 @@ struct Setting {
   std::string_view field, value;
 };
 constexpr std::array kPresetNames = {std::string_view("small"), std::string_view("baby")};
-// What differs from `small`.
+// How `baby` differs from `small`.
 constexpr std::array kBaby = {Setting{"layers", "6"},    Setting{"heads", "6"},  Setting{"width", "384"},
                               Setting{"context", "256"}, Setting{"batch", "64"}, Setting{"dropout", "0.2"},
                               Setting{"steps", "5000"}};
 
-// The names of what a field chooses from, in the order of the enumeration.
+// The names of a field's choices, in the order of the enumeration.
 template <class Choice>
 constexpr std::array<std::string_view, 0> kNames;
 template <>
@@ -136,14 +136,14 @@ std::vector<std::string_view> field_names() {
   return names;
 }
 
-// A member of the file's one object. `text` is its value, a number with the digits that it is written with.
+// A member of the file's one object. `text` is its value; a number keeps its digits as they are written.
 struct Member {
   std::string name, text;
   std::string_view kind;  // as JSON calls it
 };
 
-// The members as they come while nlohmann reads: kept as a tree, the last of two alike would hide the others, and
-// numbers would lose digits.
+// Collects the members while nlohmann parses. In a tree, the last of two members with one name would hide the other,
+// and numbers would lose digits.
 class MemberReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   MemberReader(std::string_view where, std::vector<Member>& members) : where_(where), members_(members) {}
@@ -169,7 +169,7 @@ class MemberReader : public nlohmann::json_sax<nlohmann::json> {
     fail_usage(where_, "a configuration in JSON",
                is_syntax ? cat("something else at byte ", at) : "numbers out of range");
   }
-  [[nodiscard]] std::string_view kind() const { return kind_; }  // of the whole
+  [[nodiscard]] std::string_view kind() const { return kind_; }  // of the whole file
 
  private:
   bool add(std::string_view kind, std::string_view text, int deeper = 0) {

@@ -1,5 +1,3 @@
-// The room train/model: a model with its configuration and vocabulary, in memory, in a file, and sampled from.
-
 // How a model is made and trained. One table of fields drives the flags, the configuration file, the help, the log and
 // the checkpoint, so that a number has one name everywhere. A TrainConfig is a plain value; any thread may call.
 #pragma once
@@ -16,7 +14,7 @@
 
 namespace tril {
 
-// What products are computed in: what the processor is fast at, or one type.
+// The type that matrix products are computed in; kAuto: the one that is fast on this processor.
 enum class Precision : uint8_t { kAuto, kF32, kBf16 };
 [[nodiscard]] std::string_view precision_name(Precision precision);
 enum class OptimizerKind : uint8_t { adamw, sgd };
@@ -53,33 +51,34 @@ struct Field {
       std::variant<int64_t TrainConfig::*, double TrainConfig::*, bool TrainConfig::*, TokenKind TrainConfig::*,
                    Gelu TrainConfig::*, Precision TrainConfig::*, OptimizerKind TrainConfig::*>;
   std::string_view name;
-  std::string_view value;  // stands for it in the help
+  std::string_view value;  // stands for the value in the help, such as N
   std::string_view group;
   std::string_view help;
   Member member;
   double least = 0, most = 0;  // of numbers
   bool part_of_model = false;  // fixed once a model exists: its shape, its tokens, the split of its text
   bool or_auto = false;        // "auto", which is -1, is a value too
-  bool newer = false;          // models of older versions do not tell it, and have its default
+  bool newer = false;          // not in models of older versions, which have its default
 };
 [[nodiscard]] std::span<const Field> fields();
 // Throws UsageError with the nearest name; `where` is what the name was found in.
 [[nodiscard]] const Field& field_named(std::string_view name, std::string_view where);
 
 [[nodiscard]] std::string field_text(const TrainConfig& config, const Field& field);
-// Checks and takes over one value; throws UsageError naming the field.
+// Checks one value and sets it; throws UsageError naming the field.
 void set_field(TrainConfig& config, const Field& field, std::string_view text);
 
-// Throws UsageError where the fields do not fit together.
+// Throws UsageError if the fields do not fit together.
 void check_config(const TrainConfig& config);
 
 // nanoGPT's two published character models. Throws UsageError with the nearest name.
 [[nodiscard]] TrainConfig preset(std::string_view name);
 [[nodiscard]] std::span<const std::string_view> preset_names();
 
-// One JSON object with every field, in the table's order; and one with any of them, which may name a "preset" that the
-// rest goes on top of. `complete`: those that are part of a model must be there. Throws UsageError.
+// One JSON object with every field, in the table's order.
 [[nodiscard]] std::string config_to_json(const TrainConfig& config, bool one_line = false);
+// Reads a JSON object with any of the fields, which replace those of `base`. A "preset" in it replaces all of `base`
+// first. `complete`: every field that is part of a model must be there. Throws UsageError; `where` begins it.
 [[nodiscard]] TrainConfig config_from_json(std::string_view json, std::string_view where, TrainConfig base,
                                            bool complete = false);
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char *kConfigKey = "tril.config", *kVocabularyKey = "tril.vocabulary", *kStateKey = "tril.state";
 constexpr const char* kOptimizerStepKey = "tril.step";  // as train/run/checkpoint.cpp writes it
-constexpr const char* kVersionKey = "tril.version";     // of the program that wrote it, for people
+constexpr const char* kVersionKey = "tril.version";     // of the program that wrote the file; only for people
 constexpr const char *kHead = "lm_head.weight", *kHeadIs = "transformer.wte.weight";
 
 const std::string& metadata_of(const Safetensors& file, const char* key) {
@@ -28,14 +28,14 @@ const std::string& metadata_of(const Safetensors& file, const char* key) {
   return found->second;
 }
 
-// The entry of a parameter. Who saves the embedding and the head that is tied to it as one, may keep either name:
-// safetensors' save_model keeps the head's.
+// The entry of a parameter. A program that stores the tied embedding and head once may use either name: safetensors'
+// save_model uses the head's.
 const SafetensorsEntry* find_entry(const Safetensors& file, std::string_view name) {
   const SafetensorsEntry* const entry = file.find(name);
   return entry == nullptr && name == kHeadIs ? file.find(kHead) : entry;
 }
 
-// nanoGPT's causal mask, which it keeps among its tensors where PyTorch has no attention of its own.
+// nanoGPT's causal mask, which it keeps as a tensor if PyTorch has no attention of its own.
 bool is_mask(const SafetensorsEntry& entry) {
   return entry.name.ends_with(".attn.bias") && entry.shape.size() == 4 && entry.shape[0] == 1 && entry.shape[1] == 1;
 }
@@ -61,10 +61,10 @@ std::string state_to_json(const ModelState& state) {
   return json_text(json);
 }
 
-constexpr int64_t kMostWhole = int64_t{1} << 53;  // what every reader holds exactly
+constexpr int64_t kMostWhole = int64_t{1} << 53;  // every reader holds integers up to this exactly
 
-// Whole numbers, not negative and not beyond what every reader holds exactly; with a fraction, below it, as what was
-// beyond may have been rounded down to it.
+// Reads a whole number from 0 to `most`. One that is written as a fraction must be below kMostWhole, as a larger one
+// may have been rounded down to it.
 int64_t whole(const nlohmann::json& value, int64_t most = kMostWhole) {
   const auto number = value.is_number() ? whole_number(value.dump()) : std::nullopt;
   const bool fits = number && *number >= 0 && *number <= most && !(value.is_number_float() && *number >= kMostWhole);
@@ -78,7 +78,7 @@ double finite(const nlohmann::json& value) {
   return number;
 }
 
-// What files that are older than the count hold: their batch had never changed, or had always been the present one.
+// The count of samples for older files, which do not store it, as if the batch size had always been the present one.
 int64_t samples_of(int64_t steps, const TrainConfig& training) {
   const double a_step = static_cast<double>(training.batch) * static_cast<double>(training.accumulate);
   return static_cast<int64_t>(std::min(static_cast<double>(steps) * a_step, static_cast<double>(kMostWhole)));
@@ -92,7 +92,8 @@ LossRule rule_from_json(const nlohmann::json& json) {
   throw Error(cat("a loss measured in ", printable(dtype, 20)));
 }
 
-// Of a loss in a file older than rules: its configuration tells, but for what `auto` was on that machine.
+// The rule of a loss in an older file, which does not store one. The configuration tells it, except what `auto` meant
+// on that machine.
 std::optional<LossRule> rule_of(const TrainConfig& training) {
   if (training.dtype == Precision::kAuto) return std::nullopt;
   return LossRule{training.eval_tokens, training.dtype == Precision::kBf16 ? DType::bf16 : DType::f32};
@@ -143,7 +144,7 @@ TrainConfig read_config(const Safetensors& file) {
       check_config(config);
     } catch (const Error& error) { throw Error(cat(file.where, ": ", error.what())); }
     return config;
-  } catch (const UsageError& error) {  // a file that is wrong is no wrong use of the program
+  } catch (const UsageError& error) {  // a wrong file is not wrong usage of the program
     throw Error(error.what());
   }
 }
@@ -154,7 +155,7 @@ std::string shape_text(std::span<const int64_t> dims) {
   return text + ")";
 }
 
-// Names joined by commas, the first few of them.
+// Joins names by commas, but shows only the first few.
 class NameList {
  public:
   void add(std::string_view name) {
@@ -177,7 +178,7 @@ bool is_floating(const SafetensorsEntry& entry) {
   return entry.dtype == "F32" || entry.dtype == "F64" || entry.dtype == "F16" || entry.dtype == "BF16";
 }
 
-// The file holds just the tensors that the store demands, or one error names all that differ.
+// Throws unless the file holds exactly the store's tensors; one error names all that differ.
 void check_tensors(const Safetensors& file, const ParamStore& params) {
   NameList missing, unexpected, wrong;
   std::set<std::string_view> expected;
@@ -202,7 +203,7 @@ void check_tensors(const Safetensors& file, const ParamStore& params) {
   TRIL_CHECK(all.empty(), file.where, "the tensors of the model that its configuration describes", all);
 }
 
-// Where a file holds the tied head as well, it must be the embedding: to choose silently would be to guess.
+// If a file also holds the tied head, it must equal the embedding: to choose one of two silently would be a guess.
 void check_head(const Safetensors& file, const ParamStore& params) {
   const SafetensorsEntry* const head = file.find(kHead);
   if (head == nullptr) return;
@@ -289,7 +290,7 @@ Model load_model(const std::string& path) {
   const Safetensors file = read_safetensors(whole_path);
   const TrainConfig training = read_config(file);
   const Tokenizer tokenizer = Tokenizer::from_json(metadata_of(file, kVocabularyKey), file.where);
-  {  // before a model of this size is laid out
+  {  // check before memory for a model of this size is allocated
     ParamStore expected;
     (void)make_language_model(expected, training, tokenizer.size());
     check_tensors(file, expected);

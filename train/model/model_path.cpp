@@ -1,4 +1,4 @@
-// Which file stands for a model, and what to tell whoever named something else.
+// Finds the file of a model, and the advice for a user who named something else.
 #include <algorithm>
 #include <filesystem>
 #include <vector>
@@ -32,7 +32,7 @@ constexpr std::string_view kWanted = "a run folder or a model file";
   fail(printable(path), cat("a run folder, with ", kModelFile, " or ", kLastFile), "a folder without them", mend);
 }
 
-// What helps whoever has given such a file.
+// The advice for a user who gave such a file.
 std::string mend_for(const fs::path& path, FileKind kind) {
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   if (is_run(folder)) return cat("give its run: ", printable(folder));

@@ -1,4 +1,4 @@
-// What the products of a run are computed in, from what the user asked for and what the processor can do.
+// The type of a run's matrix products, chosen from what the user asked for and what the processor can do.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace tril {
 
 struct ChosenPrecision {
   DType dtype = DType::f32;
-  std::string warning;  // where bf16 was asked for and is slow here; else empty
+  std::string warning;  // not empty if bf16 was asked for and is slow here
 };
 [[nodiscard]] ChosenPrecision choose_precision(Precision asked);
 

@@ -67,7 +67,7 @@ float half_to_float(uint16_t half) {
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
 }
 
-// The data need not be aligned, so each value is copied out.
+// The data need not be aligned, so each value is copied.
 template <class Stored, class Convert>
 void convert(const std::byte* from, std::span<float> out, Convert to_float) {
   for (float& value : out) {
@@ -78,7 +78,7 @@ void convert(const std::byte* from, std::span<float> out, Convert to_float) {
   }
 }
 
-// The header of a file that is to hold `tensors`, which are in the file's order.
+// Makes the header of a file with `tensors`, which are in the file's order.
 Header plan(const std::vector<const SafetensorsTensor*>& tensors, std::map<std::string, std::string> metadata,
             std::string_view where) {
   Header header{std::move(metadata), {}};
@@ -191,7 +191,7 @@ void write_safetensors(const std::string& path, std::span<const SafetensorsTenso
   TRIL_CHECK(static_cast<int64_t>(text.size()) <= kMaxHeader, where, cat("a header of at most ", kMaxHeader, " bytes"),
              cat(text.size()), "use fewer or shorter names, or less metadata");
   const int64_t data_bytes = header.entries.empty() ? 0 : header.entries.back().end;
-  // What cannot be read back is never written: repeated names, above all.
+  // Never write what cannot be read back, such as repeated names.
   static_cast<void>(parse_header(text, data_bytes, where));
 
   const uint64_t length = text.size();

@@ -24,7 +24,7 @@ struct DtypeInfo {
   int64_t bits;
 };
 
-// The reference's order, by which its writer sorts.
+// In the order of the reference implementation, by which its writer sorts.
 constexpr std::array<DtypeInfo, 22> kDtypes{{
     {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
@@ -34,7 +34,7 @@ constexpr std::array<DtypeInfo, 22> kDtypes{{
 
 std::string in_quotes(std::string_view name) { return cat("'", printable(name, 80), "'"); }
 
-// The value of one tensor's key.
+// Reads the JSON value of one tensor.
 SafetensorsEntry read_entry(JsonReader& json, const std::string& name, std::string_view where) {
   SafetensorsEntry entry;
   std::optional<std::string> dtype;
@@ -100,7 +100,7 @@ Header read_json(std::string_view text, std::string_view where) {
   return header;
 }
 
-// Entry numbers by rising name.
+// The indices of the entries, sorted by name.
 std::vector<size_t> by_name(const std::vector<SafetensorsEntry>& entries) {
   std::vector<size_t> order(entries.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -198,7 +198,7 @@ Header parse_header(std::string_view text, int64_t data_bytes, std::string_view 
 std::string header_text(const Header& header) {
   auto json = nlohmann::ordered_json::object();
   if (!header.metadata.empty()) json[std::string(kMetadataKey)] = header.metadata;
-  auto& members = json.get_ref<nlohmann::ordered_json::object_t&>();  // not by name: that looks through all of them
+  auto& members = json.get_ref<nlohmann::ordered_json::object_t&>();  // not json[name], which looks through all members
   for (const SafetensorsEntry& entry : header.entries)
     members.emplace_back(
         entry.name, nlohmann::ordered_json{

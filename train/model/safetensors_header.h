@@ -30,7 +30,7 @@ struct Header {
 // Throws unless a tensor may have this name.
 void check_name(std::string_view name, std::string_view where);
 
-// The bytes such a tensor takes; every product is checked.
+// The bytes that such a tensor takes. Throws if the number overflows.
 [[nodiscard]] int64_t byte_size(const SafetensorsEntry& entry, std::string_view where);
 
 // Reads the JSON and checks all there is to check without the data, `data_bytes` of which follow the header.

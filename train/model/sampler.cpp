@@ -11,7 +11,8 @@
 namespace tril {
 namespace {
 
-// Logits are f32, so their probabilities are known to about seven digits: a sum this near to top_p has reached it.
+// Logits are f32, so probabilities are exact to about seven digits: a sum this near to top_p counts as having reached
+// it.
 constexpr double kReached = 1.0 - 1e-6;
 
 constexpr std::string_view kStream = "sample";
@@ -27,7 +28,7 @@ void SamplerOptions::check() const {
 
 int64_t draw(std::span<const double> weights, double u) {
   const double target = u * std::accumulate(weights.begin(), weights.end(), 0.0);
-  int64_t last = -1;  // the sum may end short of the target by a rounding
+  int64_t last = -1;  // by rounding the sum may end just below the target
   double sum = 0.0;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (!(weights[i] > 0.0)) continue;
@@ -61,7 +62,7 @@ int32_t Sampler::pick(std::span<const float> logits, uint32_t stream, int64_t po
 std::span<const double> Sampler::weights(std::span<const float> logits) {
   const double top = *std::max_element(logits.begin(), logits.end());
   weights_.resize(logits.size());
-  // The difference first: the likeliest token has weight 1 however small the temperature.
+  // Subtract first: then the likeliest token has weight 1, however small the temperature.
   for (size_t i = 0; i < logits.size(); ++i)
     weights_[i] = std::exp((static_cast<double>(logits[i]) - top) / options_.temperature);
 
@@ -74,7 +75,7 @@ std::span<const double> Sampler::weights(std::span<const float> logits) {
   return weights_;
 }
 
-// Returns how many tokens stay; they stand at the end of order_, the likeliest last.
+// Returns how many tokens are kept; they are at the end of order_, the likeliest last.
 size_t Sampler::keep_likeliest(std::span<const float> logits, size_t most) {
   const auto weight = [&](size_t rank) { return weights_[static_cast<size_t>(order_[order_.size() - 1 - rank])]; };
   // Of equal tokens the first counts as likelier.
@@ -123,7 +124,7 @@ bool StopText::push(std::string_view text, std::string& out) {
     return false;
   }
   for (const char byte : text) {
-    // What was held back goes out from its front until the rest, with this byte, may begin the stop text again.
+    // Release what was held back from its front, until the rest with this byte may begin the stop text again.
     while (matched_ > 0 && byte != stop_[matched_]) {
       const size_t length = shorter_[matched_ - 1];
       out.append(stop_, 0, matched_ - length);
@@ -145,7 +146,7 @@ void StopText::flush(std::string& out) {
 
 namespace {
 
-// A text on its way from tokens to characters.
+// Turns the tokens of one text into characters, up to the stop text.
 class Decoded {
  public:
   Decoded(const Tokenizer& tokenizer, const std::string& stop) : tokenizer_(tokenizer), stop_(stop) {}

@@ -1,4 +1,5 @@
-// AdamW as PyTorch's: decoupled weight decay first, then the update with corrected moments, epsilon outside the root.
+// AdamW as in PyTorch: decoupled weight decay first, then the update with bias-corrected moments; epsilon is added
+// outside the square root.
 // I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", https://arxiv.org/abs/1711.05101. Matrices decay,
 // biases and norms do not.
 #pragma once

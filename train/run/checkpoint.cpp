@@ -17,7 +17,7 @@ namespace tril {
 namespace {
 
 constexpr const char *kStepKey = "tril.step", *kWeightsKey = "tril.weights", *kOptimizerKey = "tril.optimizer";
-constexpr const char* kFirstOptimizer = "AdamW";  // whose state older files hold and do not name
+constexpr const char* kFirstOptimizer = "AdamW";  // the optimizer of older files, which do not name it
 
 std::vector<NamedBuffer> all_buffers(const Optimizer& optimizer, std::span<const NamedBuffer> others) {
   std::vector<NamedBuffer> all(optimizer.state().begin(), optimizer.state().end());
@@ -46,7 +46,7 @@ const std::string& metadata_of(const Safetensors& file, const char* key) {
   return found->second;
 }
 
-// One parameter's part of a buffer.
+// The entry of one parameter's part of a buffer.
 const SafetensorsEntry& entry_of(const Safetensors& file, const std::string& name, const ParamInfo& param) {
   const SafetensorsEntry* const entry = file.find(name);
   TRIL_CHECK(entry != nullptr, file.where, name, "no such tensor");
@@ -66,7 +66,7 @@ void remove_other_states(const std::string& folder, int64_t step) {
     const std::string name = at->path().filename().string();
     if (is_optimizer_file(name) && name != optimizer_file(step)) others.push_back(at->path().string());
   }
-  for (const std::string& path : others) ::unlink(path.c_str());  // what stays does no harm
+  for (const std::string& path : others) ::unlink(path.c_str());  // one that cannot be removed does no harm
 }
 
 void save_checkpoint(const std::string& folder, const Model& model, const Optimizer& optimizer,
@@ -84,7 +84,7 @@ void save_checkpoint(const std::string& folder, const Model& model, const Optimi
   const std::string state = folder + "/" + optimizer_file(step);
   std::error_code unknown;
   const bool is_new = !std::filesystem::exists(state, unknown);
-  std::optional<WriteError> doubt;  // whether what is in place survives a power failure
+  std::optional<WriteError> doubt;  // the new file may not survive a power failure
   const auto put_in_place = [&](auto&& write) {
     try {
       write();
@@ -100,7 +100,7 @@ void save_checkpoint(const std::string& folder, const Model& model, const Optimi
   });
   try {
     put_in_place([&] { save_model(folder + "/" + kLastFile, model); });
-  } catch (const Error&) {  // the state belongs to nothing then, and takes room that the next save needs
+  } catch (const Error&) {  // then the state belongs to no model, and takes space that the next save needs
     if (is_new) ::unlink(state.c_str());
     throw;
   }

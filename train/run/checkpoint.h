@@ -1,10 +1,8 @@
-// The room train/run: training itself: optimizer, schedule, steps, evaluation, and the run that can be resumed.
-
-// What a run needs to go on as if it had never stopped: last.safetensors, a model like any other, and beside it the
-// optimizer's state, with further sets of weights, such as averages, if the run keeps any. Two files, but never a torn
-// pair: the state is written first under a name with its step, then last.safetensors is renamed into place, which is
-// the moment of the commit, and then older states go. Each state also knows the checksum of the weights it belongs to.
-// For the main thread, with the folder held by a RunFolder.
+// A checkpoint: what a run needs to go on as if it had never stopped. It has two files: last.safetensors, a model file
+// like any other, and the optimizer's state, with further sets of weights, such as averages, if the run keeps any. The
+// two always match: first the state is written under a name with its step; then last.safetensors is renamed into place,
+// which commits the checkpoint; then older states are removed. Each state also stores the checksum of the weights it
+// belongs to. For the main thread, while a RunFolder holds the folder.
 #pragma once
 
 #include <span>
@@ -15,14 +13,15 @@
 
 namespace tril {
 
-// `others`: sets of weights besides the model's own, by names that no optimizer uses. Throws WriteError: either what
-// was there before is still whole, or the error says that all of it was committed.
+// `others`: sets of weights besides the model's own, under names that no optimizer uses. Throws WriteError if it fails:
+// then the checkpoint before is still whole, unless committed() says that the new one is in place.
 void save_checkpoint(const std::string& folder, const Model& model, const Optimizer& optimizer,
                      std::span<const NamedBuffer> others = {});
 
 // The model in last.safetensors.
 [[nodiscard]] Model load_checkpoint(const std::string& folder);
-// What was saved beside it: the state of `optimizer`, which is over the model's parameters, and just these other sets.
+// Loads what was saved beside it: the state of `optimizer`, which must be made over the model's parameters, and the
+// sets `others`. Throws unless the file belongs to these weights and holds exactly that.
 void load_optimizer(const std::string& folder, const Model& model, Optimizer& optimizer,
                     std::span<const NamedBuffer> others = {});
 // Removes the optimizer's states of all steps but this one.

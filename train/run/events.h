@@ -12,7 +12,7 @@
 
 namespace tril {
 
-// Losses are in nats a token. A step is the number of updates made before.
+// Losses are in nats a token. `step` is how many updates have been made.
 struct StartEvent {
   int64_t parameters = 0;
   int threads = 0;
@@ -24,7 +24,7 @@ struct ResumeEvent {
   TrainConfig config;
 };
 struct StepEvent {
-  int64_t step = 0;  // with this one
+  int64_t step = 0;  // this one included
   double loss = 0, norm = 0, rate = 0;
   double tokens_a_second = 0;
 };
@@ -37,7 +37,7 @@ struct SampleEvent {
   int64_t step = 0;
   std::string text;  // UTF-8
 };
-struct BestEvent {  // the best model so far, measured anew
+struct BestEvent {  // the best model so far was evaluated again
   int64_t step = 0;
   std::optional<double> loss{}, was{};
 };
@@ -52,8 +52,8 @@ struct StopEvent {
 using Event =
     std::variant<StartEvent, ResumeEvent, StepEvent, EvalEvent, SampleEvent, BestEvent, ThreadsEvent, StopEvent>;
 
-// A line of log.jsonl, without its end. `unit`: what a token is, "chars" or "bytes"; `seconds`: that the run has taken
-// so far; `time`: the time of day.
+// A line of log.jsonl, without its line feed. `unit`: what a token is, "chars" or "bytes"; `seconds`: how long the run
+// has taken so far; `time`: the time of day.
 [[nodiscard]] std::string json_line(const Event& event, std::string_view unit, double seconds, std::string_view time);
 
 }  // namespace tril

@@ -1,5 +1,6 @@
-// What training a model takes, known before anything is laid out: from a pass that is only planned
-// (ContextOptions::plan), so it is what the modules and ops themselves declare. Pure functions.
+// How much memory and work the training of a model takes, known before anything is allocated. The numbers come from a
+// pass that is only planned (ContextOptions::plan), so they are what the modules and ops themselves declare. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@ namespace tril {
 
 struct TrainingNeeds {
   int64_t parameters = 0;
-  double bytes = 0;  // weights, gradients, optimizer state, and all that one batch leaves behind for backward
-  double flops = 0;  // floating-point operations of matrix products and attention, forward and backward, of one batch
+  double bytes = 0;  // weights, gradients, optimizer state, and what forward and backward of one batch take
+  double flops = 0;  // floating-point operations of matrix products and attention, forward and backward of one batch
 };
 [[nodiscard]] TrainingNeeds training_needs(const TrainConfig& config, int64_t vocabulary, DType precision);
 
-// Throws, with both numbers, where that is more than the machine has.
+// Throws, naming both numbers, if training takes more memory than the machine has.
 void expect_memory(const TrainConfig& config, int64_t vocabulary, DType precision);
 
 }  // namespace tril

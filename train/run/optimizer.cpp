@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kPiece = 8192;  // elements
 
-// In lanes of its own making, so that the compiler may use vectors without changing the order of the sum.
+// Sums in fixed lanes, so that the compiler may use vectors without changing the order of the sum.
 template <class T>
 TRIL_INLINE double sum_of_squares(const T* g, int64_t count) {
   constexpr int64_t kLanes = 16;
@@ -121,7 +121,7 @@ void Optimizer::update(const GradStore& gradients, double rate, double gradient_
                    const Piece& piece = pieces_[i];
                    if (!takes_part(piece.param)) continue;
                    update_piece(piece, update);
-                   if (shadow != nullptr)  // from cache; stores of f32 alone keep one
+                   if (shadow != nullptr)  // while the piece is in the cache; only stores of f32 have a shadow
                      convert(reinterpret_cast<const float*>(params_.data()) + piece.begin, shadow + piece.begin,
                              piece.end - piece.begin);
                  }

@@ -1,11 +1,11 @@
-// An optimizer updates the flat buffer of a ParamStore by that of a GradStore, and keeps its own state in named buffers
-// of the same layout, which a checkpoint stores. An optimizer a file: adamw.h, sgd.h; make_optimizer knows them by
-// name.
+// An optimizer updates the flat buffer of a ParamStore from the gradients in a GradStore, and keeps its own state in
+// named buffers of the same layout, which a checkpoint stores. Each optimizer has its own file: adamw.h, sgd.h;
+// make_optimizer finds them by name.
 //
-// A gradient counts from the backward that made it to GradStore::reset(), as in PyTorch: a second update in between
-// takes the same gradients again, and a backward in between adds to them. Without a gradient for every parameter
-// (before backward, after reset(), after a backward that failed or allowed unused ones) norm() and update() throw,
-// naming the parameters, and nothing has changed.
+// A gradient is valid from the backward that made it until GradStore::reset(), as in PyTorch: a second update in
+// between uses the same gradients again, and a backward in between adds to them. If a parameter has no gradient (before
+// backward, after reset(), after a backward that failed or allowed unused ones), norm() and update() throw, naming the
+// parameters, and change nothing.
 //
 // It belongs to the trainer's thread. After construction nothing is allocated, and results do not depend on the number
 // of threads.
@@ -24,12 +24,12 @@
 
 namespace tril {
 
-// Numbers with the parameters' layout and type, beside the parameters themselves: an optimizer's state, or another set
-// of weights, such as an average.
+// A buffer with the layout and type of the parameters: an optimizer's state, or another set of weights, such as an
+// average.
 struct NamedBuffer {
-  std::string name;  // of an optimizer's state, as PyTorch calls it
+  std::string name;  // an optimizer's state has PyTorch's name for it
   std::byte* data = nullptr;
-  bool may_be_negative = true;  // finite it always is
+  bool may_be_negative = true;  // every value is finite; false: none is below 0
 };
 
 class Optimizer {
@@ -39,19 +39,19 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   [[nodiscard]] virtual const char* name() const = 0;  // AdamW
-  // The 2-norm of all gradients together. Throws where update would. Not finite if one of them is not, or if it is too
-  // large for a double.
+  // The 2-norm of all gradients together. Throws if update() would. Not finite if a gradient is not, or if the norm is
+  // too large for a double.
   [[nodiscard]] double norm(const GradStore& gradients, int64_t threads);
-  // One update by the gradients times `gradient_scale`, of the store's shadow too, if it keeps one. The gradients are
-  // those of the store given to the constructor; rate is 0 or more.
+  // One update with the gradients times `gradient_scale`. It also updates the store's bf16 shadow, if there is one. The
+  // gradients must belong to the store given to the constructor; `rate` is 0 or more.
   void update(const GradStore& gradients, double rate, double gradient_scale, int64_t threads);
 
   [[nodiscard]] int64_t updates() const { return updates_; }
-  // State, to store and to restore.
+  // The state, for checkpoints to save and load.
   [[nodiscard]] std::span<const NamedBuffer> state() const { return state_; }
-  // How many of the updates each parameter took part in, by its index. State too, where unused ones are allowed.
+  // How many of the updates each parameter took part in, by its index. With allow_unused this is state, too.
   [[nodiscard]] std::span<const int64_t> parameter_updates() const { return parameter_updates_; }
-  // Sets the count of updates, of every parameter too.
+  // Sets the count of updates, also that of every parameter.
   void restore(int64_t updates);
 
  protected:
@@ -65,16 +65,16 @@ class Optimizer {
     const GradStore& gradients;
     double rate, gradient_scale;
   };
-  // The store is frozen, and outlives this. allow_unused: a parameter without a gradient is left as it is, undecayed
-  // and its state too, as PyTorch does where grad is None: it counts only the updates that it took part in. That none
-  // at all has a gradient stays an error.
+  // The store must be frozen and outlive the optimizer. allow_unused: a parameter without a gradient keeps its values
+  // and its state, without decay, as in PyTorch where grad is None, and the update is not counted for it. It stays an
+  // error if no parameter has a gradient.
   Optimizer(ParamStore& params, bool allow_unused);
-  // One more buffer of state, of zeros.
+  // Adds a buffer of state, filled with zeros.
   [[nodiscard]] std::byte* add_state(const char* name, bool may_be_negative);
 
-  // Before the pieces of an update, when it has been counted.
+  // Called once in an update, after it has been counted and before its pieces.
   virtual void begin_update(double /*rate*/) {}
-  // From several threads, for different pieces.
+  // Called from several threads, for different pieces.
   virtual void update_piece(const Piece& piece, const Update& update) const = 0;
   [[nodiscard]] bool takes_part(size_t param) const { return takes_part_[param] != 0; }
   [[nodiscard]] ParamStore& params() const { return params_; }
@@ -97,7 +97,7 @@ class Optimizer {
 // Throws where a field of an optimizer's options is out of range.
 void expect_option(bool holds, const char* field, const char* expected, double got);
 
-// The one that the configuration names.
+// Makes the optimizer that the configuration names.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const TrainConfig& config);
 
 // What the gradients are multiplied by so that their norm is at most `clip`, as PyTorch does it; 0: no clipping.

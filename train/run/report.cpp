@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Takes away the beginning of a line, which a writer leaves that is killed or out of room.
+// Cuts off an unfinished last line, which a writer leaves when it is killed or the disk is full.
 void cut_torn_line(int fd) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
   off_t whole = size;
@@ -35,7 +35,7 @@ void cut_torn_line(int fd) {
   if (whole < size) static_cast<void>(::ftruncate(fd, whole));  // where that fails, writing will, too
 }
 
-// What a line tells under this name, which stands before the number; of one that does not, or is torn, 0.
+// The number that follows `name` in a line; 0 if it has none, or is torn.
 template <class Number>
 Number number_in(std::string_view line, std::string_view name) {
   const size_t found = line.find(name);
@@ -45,8 +45,8 @@ Number number_in(std::string_view line, std::string_view name) {
   return number;
 }
 
-// The seconds that a run has taken, as its lines tell them one after the other. Those of older versions began again at
-// 0 behind each "resume", which tells none.
+// The seconds that a run has taken, by the lines of its log, read in order. In older versions seconds began again at 0
+// after each "resume" line, which has none itself.
 class ToldClock {
  public:
   void read(std::string_view line) {
@@ -99,7 +99,7 @@ double LineFile::forget_after(int64_t step, bool evaluated) {
   struct stat kind {};
   if (file_.get() < 0 || ::fstat(file_.get(), &kind) != 0 || !S_ISREG(kind.st_mode)) return 0;  // a device has no past
   std::ifstream lines(path_, std::ios::binary);
-  int64_t at = 0, cut = -1;  // where the lines begin that are to go
+  int64_t at = 0, cut = -1;  // where the lines begin that are to be cut off
   ToldClock clock;
   double seconds = 0;
   for (std::string line; std::getline(lines, line); at += static_cast<int64_t>(line.size()) + 1) {
@@ -160,7 +160,7 @@ std::string Report::progress() const {
   std::string line = fmt::format("step {}/{}", last_.step, options_.steps);
   if (begun_) line += fmt::format("  loss {:.4f}", last_.loss);
   if (validation_) line += fmt::format("  validation {:.4f}", *validation_);
-  const bool has_room = !log_.is_live();  // a terminal's line is short
+  const bool has_room = !log_.is_live();  // a live line must be short
   if (validation_ && has_room && validated_ != last_.step) line += fmt::format(" at step {}", validated_);
   if (steps_timed_ == 0) return line;
   const double speed = static_cast<double>(options_.tokens_a_step) / seconds_a_step_;
@@ -169,7 +169,7 @@ std::string Report::progress() const {
 }
 
 void Report::step(const StepResult& result, double seconds) {
-  // The first step makes everything ready and tells nothing about the later ones.
+  // The first step sets up memory, so its time says nothing about later ones.
   constexpr double kLeastWeight = 0.05;
   if (begun_) {
     const double weight = std::max(kLeastWeight, 1.0 / static_cast<double>(++steps_timed_));
@@ -185,7 +185,7 @@ void Report::step(const StepResult& result, double seconds) {
                     .tokens_a_second = static_cast<double>(options_.tokens_a_step) / seconds});
   if (log_.is_live()) {
     if (due(100ms)) log_.live(progress());
-  } else if (result.step < options_.steps && due(10s)) {  // of the last one, its evaluation tells
+  } else if (result.step < options_.steps && due(10s)) {  // the last step is reported by its evaluation
     log_.note(progress());
   }
 }
@@ -196,7 +196,7 @@ void Report::evaluation(const ModelState& state) {
   const auto known = [](double loss) { return std::isnan(loss) ? std::nullopt : std::optional(loss); };
   EvalEvent told{.step = state.step, .loss = known(state.loss), .best_step = state.best_step};
   if (told.loss) {
-    told.best_loss = known(state.best_loss);  // none until a model could be stored
+    told.best_loss = known(state.best_loss);  // none if no model could be stored yet
     told.best_possible = options_.best_possible;
     validation_ = told.loss;
     validated_ = told.step;

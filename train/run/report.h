@@ -19,16 +19,16 @@ namespace tril {
 // "0:07", "12:34" or "1:02:03".
 [[nodiscard]] std::string duration_text(double seconds);
 
-// A file that grows by whole lines: an end without a new line, as a killed writer leaves it, is cut off. Where it
-// cannot be written, that costs the line, one warning in all, and nothing else.
+// A file that grows by whole lines. An unfinished last line, as a killed writer leaves it, is cut off. A line that
+// cannot be written is lost; the first one costs a warning, and nothing else happens.
 class LineFile {
  public:
   LineFile(const std::string& path, Log& log);
   void append(std::string_view line);
-  // For when the file is no longer at its path.
+  // Opens the file at the path again, for when the open one is no longer there.
   void reopen();
-  // Cuts off the last lines that tell of later steps, and, unless this one was evaluated, of its evaluation. Returns
-  // the seconds that the run had taken by what is left.
+  // Cuts off the lines at the end that tell of later steps and, unless `evaluated`, of this step's evaluation. Returns
+  // how many seconds the run had taken, by the lines that are left.
   double forget_after(int64_t step, bool evaluated);
 
  private:
@@ -38,7 +38,7 @@ class LineFile {
   std::string path_;
   Log& log_;
   Descriptor file_;
-  bool losing_ = false;  // and has said so
+  bool losing_ = false;  // and the warning has been given
 };
 
 class Report {
@@ -51,10 +51,10 @@ class Report {
   };
   Report(Options options, Log& log);
 
-  // A run that goes on from this step, evaluated or not: what log.jsonl tells of what comes after, comes again.
-  // Its clock goes on from what is left.
+  // For a run that resumes from this step: removes from log.jsonl what comes after it, as that will be told again
+  // (LineFile::forget_after). The run's clock goes on from the lines that are left.
   void forget_after(int64_t step, bool evaluated) { seconds_before_ = file_.forget_after(step, evaluated); }
-  // In a folder that was made anew.
+  // Opens log.jsonl again, in a folder that was made again.
   void reopen() { file_.reopen(); }
   // A line of log.jsonl, with the seconds that the run has taken so far in all its processes together, and the time of
   // day in UTC.
@@ -73,12 +73,12 @@ class Report {
   Log& log_;
   LineFile file_;
   StepResult last_;
-  std::optional<double> validation_;  // the latest loss,
-  int64_t validated_ = 0;             // of this step
+  std::optional<double> validation_;  // the latest validation loss
+  int64_t validated_ = 0;             // the step of that loss
   double seconds_a_step_ = 0;         // smoothed, from the second step on
   int64_t steps_timed_ = 0;
   bool begun_ = false;
-  double seconds_before_ = 0;  // in other processes
+  double seconds_before_ = 0;  // that earlier processes of this run took
   Clock::time_point start_ = Clock::now(), said_ = start_;
   bool said_anything_ = false;
 };

@@ -27,7 +27,7 @@ Report::Options report_options(const Run::Parts& parts, const Run::Options& opti
           .best_possible = options.best_possible};
 }
 
-// Gives a file another name, which is returned; empty where that cannot be done.
+// Renames a file and returns its new name; empty if that fails.
 std::string put_aside(const std::string& path) {
   const std::string aside = cat(path, ".unreadable");
   std::string name = aside;
@@ -51,7 +51,7 @@ Run::Run(const Parts& parts, Options options)
       report_(report_options(parts, options_, trainer_), parts.log) {}
 
 void Run::begin() {
-  store_text_paths(parts_.folder.path(), parts_.model.state.text.paths);  // a checkpoint is to find its text
+  store_text_paths(parts_.folder.path(), parts_.model.state.text.paths);  // first: a checkpoint needs its text
   save_checkpoint(parts_.folder.path(), parts_.model, trainer_.optimizer());
   store_config();
   remember_save();
@@ -59,7 +59,8 @@ void Run::begin() {
   report_.event(StartEvent{parts_.model.params->count(), parts_.context.threads(), parts_.model.training});
 }
 
-// Of the checkpoint just saved, or resumed from. It is kept open to tell it from any that another process puts there.
+// Remembers the checkpoint just saved or resumed from. Its file is kept open, to tell it from one that another process
+// may put there.
 void Run::remember_save() {
   saved_step_ = trainer_.steps_done();
   checkpoint_ = Descriptor(::open(parts_.folder.file(kLastFile).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -74,18 +75,18 @@ void Run::resume(bool changed) {
   load_optimizer(parts_.folder.path(), parts_.model, trainer_.optimizer());
   if (options_.begun) options_.begun();
   ModelState& state = parts_.model.state;
-  if (state.rule != rule()) state.loss = ModelState::kUnknown;  // if it is due, it is measured again
+  if (state.rule != rule()) state.loss = ModelState::kUnknown;  // measured again, if an evaluation is due
   remember_save();
-  remove_other_states(parts_.folder.path(), saved_step_);  // of a process that was killed while it saved
+  remove_other_states(parts_.folder.path(), saved_step_);  // left by a process that was killed while it saved
   report_.forget_after(saved_step_, !evaluation_is_missing());
   changed_ = changed;
   if (!changed) attempt("the configuration", [&] { store_config(); });
-  failure_.clear();  // of models, which is what counts at the run's end
+  failure_.clear();  // only failures to save a model count at the run's end
   recall_best();
   report_.event(ResumeEvent{saved_step_, parts_.context.threads(), parts_.model.training});
 }
 
-// So that what is changed stays so, whenever the run ends.
+// Saves a changed configuration after the first step, so that it lasts whenever the run ends.
 void Run::keep_changes() {
   if (!changed_) return;
   changed_ = false;
@@ -99,8 +100,8 @@ LossRule Run::rule() const {
   return {.eval_tokens = parts_.model.training.eval_tokens, .precision = parts_.context.precision()};
 }
 
-// One that cannot be read, or is another's, is put aside, as it may be whole for all that: the run's newest takes its
-// place, until a better one comes.
+// Takes over the best model in the folder. A file that cannot be read, or that belongs to another run, is renamed and
+// not removed, as it may be of use. The run's newest model then takes its place, until a better one comes.
 void Run::recall_best() {
   ModelState& state = parts_.model.state;
   const std::string path = parts_.folder.file(kModelFile);
@@ -124,8 +125,8 @@ void Run::recall_best() {
   }
 }
 
-// What is stored counts, not what is remembered of it: it may be younger than the checkpoint, if the process ended
-// between storing the two, or older, if somebody has put it back.
+// The loss in the best model's file counts, not the one that the checkpoint remembers: the file may be newer than the
+// checkpoint, if the process ended between saving the two, or older, if somebody has restored it.
 void Run::take_over_best(const std::string& path) {
   TRIL_CHECK(!std::filesystem::is_directory(path), printable(path), "the best model", "a folder");
   Model best = load_model(path);
@@ -145,9 +146,9 @@ void Run::take_over_best(const std::string& path) {
   if ((measured_otherwise || !best.as_written) && parts_.data.val_size() > 0) other_best_.emplace(std::move(best));
 }
 
-// Losses by two rules cannot be compared: a low one by the old rule would stand in every better model's way. So would
-// the loss of weights that another program has changed since. False:
-// stopped; the file still tells the old rule, so whoever goes on begins again here.
+// Evaluates the best model again, if its loss was measured by another rule, or before another program changed its
+// weights. Such a loss cannot be compared: if it is low, no better model would ever replace the best one. Returns false
+// if stopped; the file then still has the old rule, so the next process begins here again.
 bool Run::measure_best_again() {
   if (!other_best_) return true;
   Model& best = *other_best_;
@@ -166,7 +167,7 @@ bool Run::measure_best_again() {
   parts_.model.state.best_loss = best.state.loss;
   parts_.model.state.best_step = best.state.step;
   attempt("the best model", [&] { save_model(parts_.folder.file(kModelFile), best); });
-  failure_.clear();  // it is there with its old loss, and would be measured again
+  failure_.clear();  // the file is there with its old loss, so the next process measures it again
   parts_.log.note(fmt::format("the best model, of step {}: validation loss {:.4f} as it is measured from here on{}",
                               best.state.step, *loss, std::isnan(before) ? "" : fmt::format(", was {:.4f}", before)));
   BestEvent told{.step = best.state.step};
@@ -177,8 +178,8 @@ bool Run::measure_best_again() {
   return true;
 }
 
-// Where somebody has removed the folder, moved it, or put another in its place: what is saved from now on needs one
-// that is a run's like any other, and nobody else's. Whether it is another from here on.
+// Makes and locks the run's folder again if somebody has removed it, moved it, or put an empty one in its place. If
+// that cannot be done, in_the_way_ says why. Returns true if the run goes on in a new or emptied folder.
 bool Run::restore_folder() {
   std::error_code unknown;
   const bool same = parts_.folder.in_place(), none = !std::filesystem::exists(parts_.folder.path(), unknown);
@@ -197,15 +198,15 @@ bool Run::restore_folder() {
                       : none  ? "none; it is made anew"
                               : "another; the run goes on in it"));
   report_.reopen();
-  parts_.model.state.best_loss = ModelState::kUnknown;  // that model is gone
+  parts_.model.state.best_loss = ModelState::kUnknown;  // the best model is gone with the folder
   const std::string failure = failure_;
   attempt("the configuration", [&] { store_config(); });
   failure_ = failure;
   return true;
 }
 
-// Whether what was to be saved is in place. A save that fails costs a warning and leaves what was there before; the
-// run's end tells whether the latest worked.
+// Saves, and returns whether the new file is in place. A save that fails is a warning and leaves what was there before;
+// the end of the run is an error if the latest save failed.
 bool Run::attempt(const std::string& what, const std::function<void()>& save) {
   try {
     if (!in_the_way_.empty()) throw Error(in_the_way_);
@@ -232,7 +233,8 @@ void Run::save_last() {
     remember_save();
 }
 
-// Whether it was, and is stored. Without a validation part, the newest model stands for the best.
+// Saves the model as the best if it is, and returns whether it did. Without a validation part the newest model counts
+// as the best.
 bool Run::keep_if_best() {
   ModelState& state = parts_.model.state;
   if (!std::isnan(state.loss) && state.loss >= state.best_loss) return false;
@@ -240,12 +242,12 @@ bool Run::keep_if_best() {
   state.best_loss = state.loss;
   state.best_step = state.step;
   if (attempt("the best model", [&] { save_model(parts_.folder.file(kModelFile), parts_.model); })) return true;
-  state.best_loss = before.best_loss;  // a later model that beats the stored one is to be stored
+  state.best_loss = before.best_loss;  // so that a later model that beats the stored one is saved
   state.best_step = before.best_step;
   return false;
 }
 
-// False: stopped before the evaluation's end.
+// Returns false if stopped before the evaluation's end.
 bool Run::evaluate_and_save() {
   restore_folder();
   ModelState& state = parts_.model.state;
@@ -270,7 +272,7 @@ bool Run::evaluate_and_save() {
     try {
       text = sample();
       stopped = !text;
-    } catch (const NonFiniteError&) { throw; } catch (const std::exception& error) {  // it is not worth a run
+    } catch (const NonFiniteError&) { throw; } catch (const std::exception& error) {  // no reason to end the run
       parts_.log.warn(cat("no sample at step ", state.step, ": ", error.what()));
     }
     if (stopped) {
@@ -278,15 +280,16 @@ bool Run::evaluate_and_save() {
       return false;
     }
   }
-  // What is told before it is saved is told again after a kill; the other way around it would be lost.
+  // Report before saving: after a kill in between, the evaluation is reported again. In the other order the report
+  // would be lost.
   report_.evaluation(state);
   if (text) report_.sample(state.step, *text);
   save_last();
   return true;
 }
 
-// A short text by the model as it is now, another at each step; none if stopped. Without a validation part nobody would
-// know that it is missing, so then it is finished.
+// A short text by the model as it is now, another at each step; none if stopped. Without a validation part a missing
+// text would not be noticed on resuming, so then a stop does not interrupt it.
 std::optional<std::string> Run::sample() const {
   constexpr double kTemperature = 0.8;
   const Model& model = parts_.model;
@@ -312,10 +315,10 @@ bool Run::evaluation_is_due() const {
   return step > 0 && (step % config.eval_every == 0 || step == config.steps) && std::isnan(parts_.model.state.loss);
 }
 
-// An evaluation that was due when the run was stopped is made up for.
+// Whether an evaluation was due when the run was stopped; then it is done on resuming.
 bool Run::evaluation_is_missing() const { return parts_.data.val_size() > 0 && evaluation_is_due(); }
 
-// Every change is logged; said is where the number has got to, once a minute at most.
+// Writes every change of the number of threads to log.jsonl, but tells the user at most once a minute.
 void Run::choose_threads(double step_seconds) {
   constexpr std::chrono::minutes kQuiet{1};
   if (!thread_choice_) return;
@@ -350,13 +353,13 @@ bool Run::go_on() {
   return true;
 }
 
-// Whatever ends the run, such as memory that is refused, the steps done are not lost to it, if that can be had.
+// Tries to save the steps done when an error, such as lack of memory, ends the run.
 void Run::save_what_is_learned() noexcept {
   try {
     parts_.log.clear_live();
     if (saved_step_ == trainer_.steps_done()) return;
     expect_finite(*parts_.model.params);
-    parts_.model.state.loss = ModelState::kUnknown;  // its evaluation is made up for
+    parts_.model.state.loss = ModelState::kUnknown;  // its evaluation is done on resuming
     parts_.model.state.step = trainer_.steps_done();
     (void)restore_folder();
     if (!in_the_way_.empty()) return;
@@ -367,7 +370,7 @@ void Run::save_what_is_learned() noexcept {
     }
     remember_save();
     if (parts_.data.val_size() == 0) keep_if_best();
-  } catch (const std::exception&) {}  // what ended the run is told, and which step is saved
+  } catch (const std::exception&) {}  // the caller reports what ended the run, and which step is saved
 }
 
 bool Run::train() {

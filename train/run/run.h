@@ -1,4 +1,6 @@
-// A training run in its folder: steps, evaluations, checkpoints, and what is said about them. For the main thread.
+// The room train/run: training itself: optimizer, schedule, steps, evaluation, and the run that can be resumed.
+
+// A training run in its folder: steps, evaluations, checkpoints, and what is logged about them. For the main thread.
 #pragma once
 
 #include <chrono>
@@ -27,18 +29,20 @@ class Run {
   };
   struct Options {
     std::optional<double> best_possible;  // loss of any model on this text
-    std::function<bool()> stopped;        // looked at between micro-batches, evaluation passes and sampled tokens
+    std::function<bool()> stopped;        // asked between micro-batches, evaluation passes and sampled tokens
     std::function<void()> begun = {};     // called by begin and resume once nothing is refused any more
   };
   Run(const Parts& parts, Options options);
 
-  // Before the first step: of a new run, stores its beginning; of one to resume, restores the optimizer. What flags
-  // have changed is stored once a step has worked with it.
+  // Call one of the two before train(). begin() saves the first checkpoint of a new run. resume() restores the
+  // optimizer of a run that was stopped; `changed` says that flags changed the configuration, which is stored once a
+  // step has worked with it.
   void begin();
   void resume(bool changed);
 
-  // True: all steps are done. False: stopped, and saved. Throws where the last save failed, NonFiniteError, or what
-  // else went wrong, after saving the steps done.
+  // Returns true when all steps are done, false when it was stopped; the run is then saved. Throws if the last save
+  // failed, if a loss, gradient or weight is not finite (the last checkpoint stays), or for any other error, after
+  // saving the steps done.
   [[nodiscard]] bool train();
 
  private:
@@ -64,15 +68,15 @@ class Run {
   Parts parts_;
   Options options_;
   Trainer trainer_;
-  std::optional<ThreadChoice> thread_choice_;  // where the number is to be found
+  std::optional<ThreadChoice> thread_choice_;  // if the number of threads is chosen by timing
   int said_threads_;
-  std::chrono::steady_clock::time_point say_threads_;  // when a change may be said again
+  std::chrono::steady_clock::time_point say_threads_;  // when a change may be told again
   Report report_;
-  std::optional<Model> other_best_;  // the best, measured by another rule than holds now
-  int64_t saved_step_ = -1;          // that last.safetensors holds,
-  Descriptor checkpoint_;            // which is this file
-  bool changed_ = false;             // since then, by flags
-  std::string failure_;              // of the latest attempt to save; empty: it worked
+  std::optional<Model> other_best_;  // the best model, while its loss has to be measured again
+  int64_t saved_step_ = -1;          // of the checkpoint in last.safetensors
+  Descriptor checkpoint_;            // last.safetensors, kept open
+  bool changed_ = false;             // flags changed the configuration, which is not stored yet
+  std::string failure_;              // error of the latest attempt to save; empty: it worked
   std::string in_the_way_;           // why nothing can be saved in the folder's place; empty: nothing is
 };
 

@@ -41,7 +41,7 @@ std::string prepare(std::string path, RunFolder::For purpose) {
   return path;
 }
 
-// The first thing in a folder that a run which never came to its first checkpoint would not have left.
+// The first entry found in a folder, apart from those that a run leaves if it ends before its first checkpoint.
 std::string first_content(const std::string& path) {
   std::error_code error;
   for (fs::directory_iterator at(path, error); !error && at != fs::directory_iterator(); at.increment(error)) {
@@ -53,7 +53,7 @@ std::string first_content(const std::string& path) {
   return {};
 }
 
-// Of the file that a name stands for; 0 and 0: none.
+// Device and inode number of the file at a path; 0 and 0 if there is none.
 std::pair<uint64_t, uint64_t> identity(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {0, 0};
@@ -85,7 +85,7 @@ std::string make_run_folder(const std::string& name) {
   fail("runs", cat("a free name like runs/", name), cat(kMost, " taken ones"), "choose another with --out");
 }
 
-// On some network file systems a folder's number changes while nobody looks, but not that of an open file.
+// On some network file systems a folder's inode number may change, but that of an open file does not.
 bool RunFolder::in_place() const { return lock_.in_place() || identity(path_) == std::pair(device_, inode_); }
 
 void RunFolder::hold() {

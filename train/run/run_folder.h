@@ -1,8 +1,10 @@
-// The folder that one training run lives in, and that one process at a time trains in. For the main thread.
-//   model.safetensors        the best model so far
-//   last.safetensors         the newest, and optimizer-<step>.safetensors, what is needed besides to go on from it
-//   config.json log.jsonl
-//   .text.json               where its text lies (train/data/text_place.h)
+// The folder of one training run, in which one process at a time trains. For the main thread.
+//   model.safetensors              the best model so far
+//   last.safetensors               the newest model
+//   optimizer-<step>.safetensors   what else is needed to go on from it (train/run/checkpoint.h)
+//   config.json                    the configuration (train/model/config.h)
+//   log.jsonl                      what happened (train/run/events.h)
+//   .text.json                     where its text lies (train/data/text_place.h)
 #pragma once
 
 #include <string>
@@ -15,11 +17,11 @@ namespace tril {
 // Makes runs/<name>, or runs/<name>-2, -3 … where that exists.
 [[nodiscard]] std::string make_run_folder(const std::string& name);
 
-// A folder held by this process until the object goes. A stopped process's leftovers in it are removed.
+// Locks a folder for this process as long as the object lives. Temporary files of killed processes are removed.
 class RunFolder {
  public:
   enum class For { fresh, resume };
-  // fresh: makes the folder where it is missing, and throws where it holds anything; resume: it must hold a run.
+  // fresh: makes the folder if it is missing, and throws if it is not empty; resume: it must hold a run.
   RunFolder(std::string path, For purpose);
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -27,8 +29,8 @@ class RunFolder {
   [[nodiscard]] bool locked() const { return lock_.held(); }
   // Whether what is at its path is still the same folder.
   [[nodiscard]] bool in_place() const;
-  // Holds the folder at its path, where it does not; makes it where it is missing. Throws where another process holds
-  // it, or where it is another folder and holds anything.
+  // Locks the folder at its path again if it is no longer locked, and makes it if it is missing. Throws if another
+  // process holds it, or if another folder is there that is not empty.
   void hold();
 
  private:

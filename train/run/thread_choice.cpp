@@ -8,19 +8,19 @@ namespace {
 
 constexpr double kBlock = 0.25;    // seconds of steps with one number before the other's turn
 constexpr double kLongStep = 0.5;  // seconds: such steps are compared one with one
-constexpr double kBetter = 0.97;   // of the time: less gain is no reason to change
+constexpr double kBetter = 0.97;   // a challenger must take less than this part of the time
 
-// What the first pair of blocks decides.
+// Ratios of time at which the first pair of blocks decides the trial.
 constexpr double kClearlyBetter = 0.75, kClearlyWorse = 1.3;
 
-constexpr double kShare = 0.015;                 // of a run's time may be lost to trials,
-constexpr double kAtOnce = 1, kStepsAtOnce = 2;  // so many seconds and steps of it together
+constexpr double kShare = 0.015;                 // the part of a run's time that may be lost to trials
+constexpr double kAtOnce = 1, kStepsAtOnce = 2;  // at most so many seconds and steps of it are saved up
 
 constexpr double kCrowded = 0.1;               // threads without a processor
 constexpr double kRoom = 0.75;                 // idle processors
 constexpr double kSlower = 1.35;               // times as slow as when last compared
-constexpr double kPause = 1, kLongPause = 10;  // seconds until what has lost is tried again on the same signs
-constexpr double kBlindRest = 5, kRest = 60;   // seconds between trials that nothing has prompted
+constexpr double kPause = 1, kLongPause = 10;  // seconds until a direction that lost is tried again for the same load
+constexpr double kBlindRest = 5, kRest = 60;   // seconds between trials that the load does not ask for
 
 }  // namespace
 
@@ -34,11 +34,11 @@ bool ThreadChoice::took(double seconds) {
   if (most_ == 1) return false;
   if (warm_up_ > 0) {
     if (--warm_up_ == 0) (void)look_();
-    credit_ = kAtOnce + seconds;  // half the threads may cost a step
+    credit_ = kAtOnce + seconds;  // a trial of half the threads may cost a step
     return false;
   }
   credit_ = std::min(credit_ + kShare * seconds, kAtOnce + kStepsAtOnce * seconds);
-  // A team that has slept is slow to wake: of several steps the first of a block does not count.
+  // Threads that have slept are slow to wake, so the first step of a block does not count, unless it fills the block.
   if (block_steps_ > 0 || seconds >= kBlock) block_.add({seconds, 1});
   ++block_steps_;
   block_seconds_ += seconds;
@@ -49,7 +49,7 @@ bool ThreadChoice::took(double seconds) {
   return false;
 }
 
-// The choice's own last block is what the challenger is first compared with.
+// The challenger is first compared with the last block of the current choice.
 void ThreadChoice::begin_trial(int challenger, bool prompted) {
   challenger_ = challenger;
   prompted_ = prompted;
@@ -93,11 +93,12 @@ bool ThreadChoice::end_trial() {
   settled_seconds_ = mine_.mean();
   (loser < chosen_ ? below_ : above_) = loser;
   if (!prompted_ && (won || searching_)) go_on();
-  (void)look_();  // the next is about one number
+  (void)look_();  // the next look then covers steps with one number of threads
   return won;
 }
 
-// Further in the direction that won; then into the wider gap to a number that lost, until it is narrow.
+// Goes on with the search: further in the direction that won; then into the wider gap to a number that lost, until both
+// gaps are narrow.
 void ThreadChoice::go_on() {
   const int down = chosen_ - below_, up = (above_ == 0 ? most_ + 1 : above_) - chosen_;
   const int narrow = std::max(1, chosen_ / 8);
@@ -112,7 +113,8 @@ void ThreadChoice::go_on() {
   if (searching_ && affordable(next)) begin_trial(next, false);
 }
 
-// By the worst that is likely: that half the threads take twice as long, and that more gain nothing and wait.
+// Whether the credit covers a likely bad outcome: with half the threads a step takes twice as long; with more threads
+// it takes kWaits times as long, as they gain nothing and wait.
 bool ThreadChoice::affordable(int challenger) const {
   constexpr double kWaits = 1.5;
   const double ratio = challenger < chosen_ ? static_cast<double>(chosen_) / challenger : kWaits;
@@ -144,7 +146,8 @@ void ThreadChoice::watch(const Times& block, double seconds) {
 }
 
 void ThreadChoice::look_around(double step, double seconds) {
-  constexpr double kMeanwhile = 1.5, kMoment = 0.1;  // where it was longer than the steps, they are not all it tells of
+  // A look that covers much more time than the steps took tells little about them.
+  constexpr double kMeanwhile = 1.5, kMoment = 0.1;
   const MachineLoad load = look_();
   const bool of_steps = load.seconds <= kMeanwhile * seconds + kMoment;
   seen_ = {.waiting = of_steps ? load.waiting.value_or(0) : 0, .idle = of_steps ? load.idle.value_or(0) : 0};
@@ -156,7 +159,7 @@ void ThreadChoice::look_around(double step, double seconds) {
   constexpr double kMoreWaiting = 1.5;
   const bool new_crowd = seen_.waiting > kMoreWaiting * down_.level + kRoom / 3,
              new_room = seen_.idle > up_.level + kRoom;
-  if (new_crowd || new_room) {  // what decided the last trial has changed: worth one whatever the others cost
+  if (new_crowd || new_room) {  // what decided the last trial has changed, so allow one whatever earlier ones cost
     (new_crowd ? down_ : up_) = {};
     (new_crowd ? below_ : above_) = 0;
     credit_ = std::max(credit_, kBlock);
@@ -165,7 +168,7 @@ void ThreadChoice::look_around(double step, double seconds) {
   if (seen_.waiting < kCrowded && seen_.idle < kRoom) up_.pause = 0;
 }
 
-// Whether a trial has begun that the machine's load asks for.
+// Begins the trial that the machine's load asks for, if any, and returns whether it did.
 bool ThreadChoice::follow_signs() {
   const bool crowded = seen_.waiting >= kCrowded, room = seen_.idle >= kRoom;
   const bool down = chosen_ > 1 && down_.left <= 0, up = chosen_ < most_ && up_.left <= 0;
@@ -175,7 +178,7 @@ bool ThreadChoice::follow_signs() {
     challenger = fewer();
   else if (room && up && credit_ > 0)
     challenger = chosen_ + (above_ == 0 ? static_cast<int>(seen_.idle + 1 - kRoom) : gap);
-  else if (crowded && up)  // each thread waits, yet more of them get more of the processors
+  else if (crowded && up)  // all threads wait; but more threads get a larger share of the processors
     challenger = chosen_ + (above_ == 0 ? std::max(1, chosen_ / 4) : gap);
   if (challenger == 0 || (!room && challenger > chosen_ && !affordable(challenger))) return false;
   searching_ = false;
@@ -183,8 +186,9 @@ bool ThreadChoice::follow_signs() {
   return true;
 }
 
-// As many as would have a processor each, if all that want one get equal shares of `most_`; where that lost, it may
-// have been too many still. At least half, since others may want far more than there are.
+// How many threads would have a processor each, if all threads that want one get equal shares of `most_`. If that
+// number lost, it may still have been too many, so go twice as far down. At least half, since other processes may want
+// far more processors than there are.
 int ThreadChoice::fewer() const {
   constexpr double kMostOfTheTime = 0.9;
   const int least = std::max(1, chosen_ / 2);

@@ -1,9 +1,9 @@
-// How many threads a run's next step takes, found by timing the real steps: all, then half of them, and so on while
-// fewer are faster, then numbers between the best and those that lost to it. From then on what a machine shows without
-// being asked says when to try others: threads that wait for a processor, that fewer do better; idle processors, that
-// there is room for more; slow steps, that something has changed. The better number is in use about a second later.
-// Trials that lose cost a hundredth or two of a run's time. Results do not depend on threads, so a run may change them
-// between any two steps. For one thread of control.
+// Chooses how many threads a run's next step uses, by timing the real steps. The search starts with all threads, halves
+// them as long as fewer are faster, and then tries numbers between the best and those that lost to it. After that the
+// machine's load says when to try others: if threads wait for a processor, fewer may be faster; if processors are idle,
+// more may be; if steps become slow, something has changed. A better number is in use about a second later. Trials
+// that lose cost one or two hundredths of a run's time. Results do not depend on the number of threads, so a run may
+// change it between any two steps. For one thread of control.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,11 @@ namespace tril {
 
 class ThreadChoice {
  public:
-  // `look` tells about the time since it was called last.
+  // `look` returns the load since its last call.
   ThreadChoice(int most, std::function<MachineLoad()> look) : most_(most), look_(std::move(look)), chosen_(most) {}
 
   [[nodiscard]] int threads() const { return trying_ && challenger_turn_ ? challenger_ : chosen_; }
-  // What the step that has ended took. True: another number was chosen.
+  // Call it after each step with the seconds that it took. Returns true if another number was chosen.
   bool took(double seconds);
 
   [[nodiscard]] int chosen() const { return chosen_; }
@@ -32,9 +32,9 @@ class ThreadChoice {
     void add(const Times& more) { total += more.total, steps += more.steps; }
     [[nodiscard]] double mean() const { return steps == 0 ? 0.0 : total / steps; }
   };
-  struct Side {                  // fewer threads, or more
-    double pause = 0, left = 0;  // seconds to wait after a trial that lost, and what is left of them
-    double level = 0;            // of the sign that asks for it, at that time
+  struct Side {                  // trials of fewer threads, or of more
+    double pause = 0, left = 0;  // seconds to wait after a trial that lost, and how many are left
+    double level = 0;            // of the load that asked for the trial (Signs), when it lost
     void lost(double level_then);
   };
   struct Signs {
@@ -64,7 +64,7 @@ class ThreadChoice {
 
   bool trying_ = false, prompted_ = false, challenger_turn_ = false, upwards_ = false, searching_ = true;
   int challenger_ = 0, blocks_left_ = 0;
-  Times mine_, theirs_, their_all_;  // all: also of steps that do not count
+  Times mine_, theirs_, their_all_;  // of the choice and of the challenger; `all`: with steps that do not count
 
   double settled_seconds_ = 0;  // a step, when the choice was last compared
   int slow_blocks_ = 0;

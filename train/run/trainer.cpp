@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kMend = "a lower --lr, a longer --warmup or --clip may help";
 
-// Where the seconds of a part of the step that is no op go; null: nobody asks.
+// The profile's row for a part of the step that is no op; null if there is no profile.
 double* seconds_of(const Context& context, const char* part) {
   return context.profile == nullptr ? nullptr : &context.profile->row(part).forward;
 }
@@ -31,7 +31,7 @@ Trainer::Trainer(Context& context, Model& model, const Dataset& data)
       tape_(context),
       inputs_(static_cast<size_t>(model.training.batch * model.training.context)),
       targets_(inputs_.size()) {
-  constexpr int64_t kMostSamples = int64_t{1} << 32;  // Context::set_step counts no more
+  constexpr int64_t kMostSamples = int64_t{1} << 32;  // the most that Context::set_step can count
   const TrainConfig& config = model.training;
   TRIL_CHECK(config.accumulate >= 1 && config.batch <= kMostSamples / config.accumulate, "accumulate",
              cat("1 or more, and batch x accumulate of at most ", kMostSamples),
@@ -44,7 +44,7 @@ int64_t Trainer::samples_a_step() const { return model_.training.batch * model_.
 
 int64_t Trainer::tokens_a_step() const { return samples_a_step() * model_.training.context; }
 
-// The gradient of the mean over all micro-batches grows in `gradients_`; the micro-batch's own mean loss is returned.
+// Adds a micro-batch's part of the whole batch's mean gradient to `gradients_`. Returns its own mean loss.
 double Trainer::micro_batch(int64_t index) {
   const auto& [batch, parts, length] =
       std::tie(model_.training.batch, model_.training.accumulate, model_.training.context);
@@ -55,7 +55,7 @@ double Trainer::micro_batch(int64_t index) {
                 inputs_.data(), targets_.data());
   }
   context_.set_step(steps_done(), first);
-  struct Pass {  // so that a trainer whose step failed can be used as before
+  struct Pass {  // resets the tape also if the step fails
     Tape& tape;
     ~Pass() { tape.reset(); }
   } const pass{tape_};

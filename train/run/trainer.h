@@ -1,7 +1,7 @@
-// One step of training as one object: a batch of the samples that come next, forward, backward, clipping, update. Which
-// those are depends on (seed, samples drawn before) alone, so a batch of another size goes on where the last one ended.
-// It holds the step's memory and is used on its context's thread; model, context and dataset outlive it. After the
-// first steps nothing is allocated.
+// A step of training: takes the batch that comes next, then forward, backward, gradient clipping and the optimizer's
+// update. The samples of a batch depend on (seed, samples drawn before) alone, so a batch of another size goes on where
+// the last one ended. A Trainer holds the memory of a step and is used on its context's thread; model, context and
+// dataset must outlive it. After the first steps nothing is allocated.
 #pragma once
 
 #include <memory>
@@ -31,11 +31,12 @@ struct StepResult {
 
 class Trainer {
  public:
-  // Trains `model` as its `training` says, and keeps its state's `step` and `samples`. Context::seed() should be the
-  // configuration's, for dropout. In a context of precision bf16 the parameters keep a shadow.
+  // Trains `model` as its `training` says, and counts `step` and `samples` in its state. Context::seed(), which dropout
+  // uses, should be the configuration's seed. In a context of precision bf16 the parameters get a bf16 shadow.
   Trainer(Context& context, Model& model, const Dataset& data);
 
-  // The next step. Nothing comes back, and nothing has changed, if `stopped` said so between two micro-batches.
+  // Does the next step. `stopped` is asked before each micro-batch; if it returns true, the step ends without a result
+  // and the model is unchanged.
   [[nodiscard]] std::optional<StepResult> step(FunctionRef<bool()> stopped);
   StepResult step();
 
